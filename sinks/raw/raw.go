@@ -409,7 +409,7 @@ func (s *Store) Close() error {
 		s.End(p)
 	}
 	if s.lock != nil {
-		return s.lock.Close()
+		return s.lock.Unlock()
 	}
 	return nil
 }

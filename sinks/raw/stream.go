@@ -1,0 +1,68 @@
+package raw
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/stream-arrow/twgd/avrofile"
+	"github.com/stream-arrow/twgd/chain"
+	"github.com/stream-arrow/twgd/record"
+)
+
+// founding is the create-only object _stream: which Kafka cluster the stream belongs to, and where each partition that existed at
+// its first start begins. What the configuration's `start` meant on that day is thereby fixed for good.
+type founding struct {
+	Version int             `json:"version"`
+	Stream  string          `json:"stream"`
+	Cluster string          `json:"cluster"`
+	Created string          `json:"created"`
+	Starts  []foundingStart `json:"starts"`
+}
+
+type foundingStart struct {
+	Topic     string `json:"topic"`
+	TopicID   string `json:"topic_id"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+}
+
+// Found fixes, at the stream's first start, where each partition begins, and returns what was fixed then at every later one. A
+// stream that was founded on another Kafka cluster is refused: its offsets would mean other records.
+func (s *Store) Found(ctx context.Context, cluster string, starts map[record.Partition]int64) (map[record.Partition]int64, error) {
+	f := founding{Version: 1, Stream: s.opt.Stream, Cluster: cluster, Created: s.opt.Now().UTC().Format(time.RFC3339Nano)}
+	for p, offset := range starts {
+		f.Starts = append(f.Starts, foundingStart{p.Topic, hex.EncodeToString(p.TopicID[:]), p.Number, offset})
+	}
+	body, err := json.MarshalIndent(f, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	stored, _, err := chain.Once(ctx, s.opt.Bucket, s.opt.Stream+"/_stream", body)
+	if err != nil {
+		return nil, fmt.Errorf("founding stream %s in raw: %w", s.opt.Stream, err)
+	}
+	return s.parseFounding(stored, cluster)
+}
+
+func (s *Store) parseFounding(stored []byte, cluster string) (map[record.Partition]int64, error) {
+	var f founding
+	if err := json.Unmarshal(stored, &f); err != nil || f.Version != 1 {
+		return nil, fmt.Errorf("%w: %s/_stream is not a founding of version 1", avrofile.ErrDamaged, s.opt.Stream)
+	}
+	if f.Cluster != cluster {
+		return nil, fmt.Errorf("stream %s was founded on Kafka cluster %q and is pointed at %q; its offsets would mean other records: "+
+			"point it back, or give it another name or raw location", s.opt.Stream, f.Cluster, cluster)
+	}
+	out := make(map[record.Partition]int64, len(f.Starts))
+	for _, st := range f.Starts {
+		p := record.Partition{Cluster: cluster, Topic: st.Topic, Number: st.Partition}
+		if n, err := hex.Decode(p.TopicID[:], []byte(st.TopicID)); err != nil || n != len(p.TopicID) {
+			return nil, fmt.Errorf("%w: %s/_stream names topic id %q", avrofile.ErrDamaged, s.opt.Stream, st.TopicID)
+		}
+		out[p] = st.Offset
+	}
+	return out, nil
+}
