@@ -79,7 +79,11 @@ func dialS3(ctx context.Context, q url.Values) (_ *s3.Client, idle func(), err e
 	if cfg.Region == "" {
 		cfg.Region = "us-east-1" // what servers other than Amazon's expect who do not care
 	}
-	transport := awshttp.NewBuildableClient().GetTransport()
+	built, ok := cfg.HTTPClient.(*awshttp.BuildableClient) // one that knows AWS_CA_BUNDLE
+	if !ok {
+		built = awshttp.NewBuildableClient()
+	}
+	transport := built.GetTransport()
 	cfg.HTTPClient = noting{&http.Client{Transport: transport, CheckRedirect: noRedirect}}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		if base != "" {
@@ -137,7 +141,7 @@ func s3Kind(err error) error {
 		return ErrPermission
 	case status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect:
 		return ErrPermission // another region, or another service altogether
-	case strings.Contains(err.Error(), noCredentials):
+	case strings.Contains(err.Error(), noCredentials), badTLS(err):
 		return ErrPermission
 	}
 	return nil

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -98,5 +99,12 @@ func (u *s3Uploads) abort(ctx context.Context, key string, id *string) {
 // neverSent tells that a request failed before a connection was there to send it on.
 func neverSent(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	return errors.As(err, &op) && op.Op == "dial" || badTLS(err)
+}
+
+// badTLS tells that the two sides do not agree on whom they talk to, or how.
+func badTLS(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	return errors.As(err, &cert) || errors.As(err, &record)
 }
