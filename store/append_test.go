@@ -177,6 +177,10 @@ func (o *owner) append() {
 		o.roll()
 	default:
 		o.seen["append failed"]++
+		o.disk.Fault(nil)
+		if _, name, _, _ := o.read(); int64(len(o.content(name))) != o.file.Size() {
+			o.t.Fatalf("a failed append has left something in %s: %v", name, err)
+		}
 	}
 }
 

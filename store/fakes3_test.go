@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -41,6 +43,7 @@ const (
 	denied              // 403
 	noBucket            // 404
 	conflict            // 409
+	refused             // no connection
 	halfBody            // done, and the connection dies in the middle of the reply
 )
 
@@ -70,6 +73,8 @@ func (s *fakeS3) RoundTrip(r *http.Request) (*http.Response, error) {
 		s3Error(w, 404, "NoSuchBucket")
 	case conflict:
 		s3Error(w, 409, "ConditionalRequestConflict")
+	case refused:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	case hang:
 		<-r.Context().Done()
 		return nil, r.Context().Err()
