@@ -42,7 +42,12 @@ func (c *creators) faults() {
 		switch op.Name {
 		case "write":
 			return storetest.Partial{N: c.rng.IntN(op.Size), Err: syscall.ENOSPC}
-		case "sync", "syncdir", "link", "mkdir", "create", "remove":
+		case "link":
+			if c.rng.IntN(2) == 0 {
+				return storetest.Late{Err: syscall.EIO}
+			}
+			return syscall.EIO
+		case "sync", "syncdir", "mkdir", "create", "remove":
 			return syscall.EIO
 		}
 		return nil

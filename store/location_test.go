@@ -112,7 +112,7 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	f(nil, "")
-	f(errors.New("two\nlines"), "two lines")
+	f(errors.Join(errors.New("two"), errors.New("lines")), "two lines")
 	f(fmt.Errorf("raw: %w", &store.Error{Op: "create", Key: "a", Kind: store.ErrExists}), "create a: exists already")
 	f(&store.Error{Op: "read", Err: &os.PathError{Op: "open", Path: "/x", Err: os.ErrPermission}}, "read: open /x: permission denied")
 	f(&store.Error{Op: "list", Err: context.Canceled}, "list: context canceled")

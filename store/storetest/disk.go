@@ -41,6 +41,12 @@ type Op struct {
 	Size int // of a write, in bytes
 }
 
+// Late is the error of a link whose reply was lost: it has been done all the same.
+type Late struct{ Err error }
+
+func (l Late) Error() string { return l.Err.Error() }
+func (l Late) Unwrap() error { return l.Err }
+
 // Partial is the error of a write of which only the first N bytes were written.
 type Partial struct {
 	N   int
@@ -217,8 +223,9 @@ func (d *Disk) Link(old, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.fails(Op{Name: "link", Path: name})
+	late, isLate := err.(Late)
 	switch {
-	case err != nil:
+	case err != nil && !isLate:
 	case d.inodes[old] == nil:
 		err = syscall.ENOENT
 	case d.inodes[name] != nil:
@@ -226,10 +233,13 @@ func (d *Disk) Link(old, name string) error {
 	default:
 		err = d.parent(name)
 	}
+	if err == nil {
+		d.inodes[name] = d.inodes[old]
+		err = late.Err
+	}
 	if err != nil {
 		return &os.LinkError{Op: "link", Old: old, New: name, Err: err}
 	}
-	d.inodes[name] = d.inodes[old]
 	return nil
 }
 
