@@ -129,7 +129,7 @@ func (c *creators) check() {
 
 func TestFileBucketKeepsWhatItSaid(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(150) {
+	for seed := range uint64(50) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			c := &creators{t: t, disk: storetest.NewDisk(seed), rng: rand.New(rand.NewPCG(seed, 3)), known: map[string]string{}, seen: seen}
 			c.open()
