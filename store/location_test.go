@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 	f("s3://b?endpoint=http://u:hunter2@h", "must not hold credentials")
 	f("s3://key:hunter2@b", "must not hold credentials")
 	f("s3://key:hunter2@b:port", "cannot be read")
-	f("s3://b?role=admin", "arn:")
+	f("s3://b?role=admin", "must be an ARN")
 	f("s3://b?ssetype=rot13", "must be one of")
 	f("s3://b#x", "fragment")
 }
@@ -112,7 +112,7 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	f(nil, "")
-	f(errors.New("two\nlines"), "two lines")
+	f(errors.Join(errors.New("two"), errors.New("lines")), "two lines")
 	f(fmt.Errorf("raw: %w", &store.Error{Op: "create", Key: "a", Kind: store.ErrExists}), "create a: exists already")
 	f(&store.Error{Op: "read", Err: &os.PathError{Op: "open", Path: "/x", Err: os.ErrPermission}}, "read: open /x: permission denied")
 	f(&store.Error{Op: "list", Err: context.Canceled}, "list: context canceled")

@@ -41,6 +41,12 @@ type Op struct {
 	Size int // of a write, in bytes
 }
 
+// Late is the error of a link whose reply was lost: it has been done all the same.
+type Late struct{ Err error }
+
+func (l Late) Error() string { return l.Err.Error() }
+func (l Late) Unwrap() error { return l.Err }
+
 // Partial is the error of a write of which only the first N bytes were written.
 type Partial struct {
 	N   int
@@ -54,7 +60,7 @@ type inode struct {
 	dir    bool
 	cache  []byte
 	disk   []byte
-	dirty  map[int]bool
+	dirty  []bool // by page; shorter than the content where the rest is clean
 	locked *handle
 }
 
@@ -110,7 +116,7 @@ func (d *Disk) PowerLoss() {
 // lose keeps any subset of what was not synced.
 func (n *inode) lose(rng *rand.Rand) {
 	for p := range (max(len(n.cache), len(n.disk)) + Page - 1) / Page {
-		if n.dirty[p] && rng.IntN(2) == 0 {
+		if n.isDirty(p) && rng.IntN(2) == 0 {
 			n.writeBack(p)
 		}
 	}
@@ -120,6 +126,8 @@ func (n *inode) lose(rng *rand.Rand) {
 	n.cache = append([]byte(nil), n.disk...)
 	n.dirty = nil
 }
+
+func (n *inode) isDirty(p int) bool { return p < len(n.dirty) && n.dirty[p] }
 
 // writeBack puts one page on the disk; the size grows with it.
 func (n *inode) writeBack(p int) {
@@ -135,7 +143,11 @@ func resize(p []byte, n int) []byte {
 	if n <= len(p) {
 		return p[:n:n]
 	}
-	return append(p, make([]byte, n-len(p))...)
+	p = slices.Grow(p, n-len(p))
+	old := len(p)
+	p = p[:n]
+	clear(p[old:])
+	return p
 }
 
 // loseNames lets each change of a name that was not synced survive or not. A name whose directory is lost is lost.
@@ -217,8 +229,9 @@ func (d *Disk) Link(old, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.fails(Op{Name: "link", Path: name})
+	late, isLate := err.(Late)
 	switch {
-	case err != nil:
+	case err != nil && !isLate:
 	case d.inodes[old] == nil:
 		err = syscall.ENOENT
 	case d.inodes[name] != nil:
@@ -226,10 +239,13 @@ func (d *Disk) Link(old, name string) error {
 	default:
 		err = d.parent(name)
 	}
+	if err == nil {
+		d.inodes[name] = d.inodes[old]
+		err = late.Err
+	}
 	if err != nil {
 		return &os.LinkError{Op: "link", Old: old, New: name, Err: err}
 	}
-	d.inodes[name] = d.inodes[old]
 	return nil
 }
 
