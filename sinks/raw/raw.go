@@ -252,6 +252,9 @@ func (s *Store) Append(ctx context.Context, p record.Partition, batches []*recor
 	}
 	c.Lock()
 	defer c.Unlock()
+	if batches[0].First < c.head.Next { // an append of an earlier assignment of our own came in between
+		return sinks.Stored{Head: c.head}, nil
+	}
 	mustFollow(c.head.Next, batches)
 	b, err := s.pack(c, batches)
 	if err != nil {
