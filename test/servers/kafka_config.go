@@ -63,8 +63,11 @@ func (k *KafkaServer) defaults() map[string]string {
 	return p
 }
 
-// quick lets compaction, retention and deletion show within a second or so.
+// quick lets compaction, retention and deletion show within a second or so, and a broker come back soon after a kill: until the session of
+// its former self has timed out it is refused as a duplicate.
 var quick = map[string]string{
+	"broker.session.timeout.ms":                                   "4000",
+	"broker.heartbeat.interval.ms":                                "500",
 	"log.cleaner.backoff.ms":                                      "500",
 	"log.cleaner.dedupe.buffer.size":                              strconv.Itoa(8 << 20), // 128 MiB of the heap by default
 	"log.retention.check.interval.ms":                             "1000",
