@@ -173,7 +173,7 @@ func (c *controller) assign(a sources.Assignment) {
 	t := c.points.Assign(a.Partition, a.Epoch, a.Next)
 	genesis, _ := c.genesis.LoadOrStore(a.Partition, a.Next)
 	c.parts[a.Partition] = &part{
-		id: a.Partition, epoch: a.Epoch, tracker: t, ids: newIDMaker(a.Partition),
+		id: a.Partition, epoch: a.Epoch, tracker: t, begin: a.Next, ids: newIDMaker(a.Partition),
 		head:    sinks.Head{Genesis: genesis.(int64), Next: a.Next, Last: -1, LeaderEpoch: -1},
 		backoff: flow.Backoff{Base: 100 * time.Millisecond, Max: 10 * time.Second},
 		urgent:  c.leaving,

@@ -27,6 +27,7 @@ type part struct {
 	tracker *checkpoint.Tracker
 	ids     *idMaker
 	head    sinks.Head
+	begin   int64 // where this assignment began
 
 	open    []admitted
 	bytes   int64

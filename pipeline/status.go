@@ -5,7 +5,6 @@ import (
 	"sort"
 	"time"
 
-	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/record"
 )
 
@@ -89,13 +88,20 @@ func (c *controller) partition(p *part) PartitionStatus {
 	return st
 }
 
-// Assigned lists the partitions that the stream reads now, with the span that raw has of each.
-func (s *Stream) Assigned(ctx context.Context) map[record.Partition]checkpoint.Span {
-	done := make(chan map[record.Partition]checkpoint.Span, 1)
+// Extent is what raw has of an assigned partition.
+type Extent struct {
+	Genesis int64 // where the chain begins
+	Begin   int64 // where this assignment began: what lies below was stored, and offered to lanes, by an earlier owner
+	Next    int64 // where the chain ends
+}
+
+// Assigned lists the partitions that the stream reads now, with what raw has of each; nil when the controller has ended.
+func (s *Stream) Assigned(ctx context.Context) map[record.Partition]Extent {
+	done := make(chan map[record.Partition]Extent, 1)
 	ask := func(c *controller) {
-		out := make(map[record.Partition]checkpoint.Span, len(c.parts))
+		out := make(map[record.Partition]Extent, len(c.parts))
 		for id, p := range c.parts {
-			out[id] = checkpoint.Span{From: p.head.Genesis, To: p.tracker.Position()}
+			out[id] = Extent{p.head.Genesis, p.begin, p.tracker.Position()}
 		}
 		done <- out
 	}
