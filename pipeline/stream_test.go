@@ -43,10 +43,10 @@ func (s *script) Next(ctx context.Context) (sources.Event, error) {
 		return nil, ctx.Err()
 	}
 }
-func (s *script) Pause()                          {}
-func (s *script) Resume()                         {}
+func (s *script) Pause()                           {}
+func (s *script) Resume()                          {}
 func (s *script) Seek(_ record.Partition, n int64) { s.seeks = append(s.seeks, n) }
-func (s *script) Rejoin()                         {}
+func (s *script) Rejoin()                          {}
 func (s *script) Commit(_ context.Context, ps []sources.Position) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
