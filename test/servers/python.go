@@ -21,7 +21,7 @@ var pythonPackages []byte
 // Python returns the path of an interpreter that has fastavro, pyarrow, duckdb (with its avro extension) and psycopg at the versions of
 // python.txt.
 func Python(ctx context.Context) (interpreter string, err error) {
-	python, err := need("The independent readers", "python3", "apt-get install python3 python3-venv")
+	python, err := need("the Python readers", "python3", "apt-get install python3 python3-venv")
 	if err != nil {
 		return "", err
 	}

@@ -244,7 +244,7 @@ const versitygw = "v1.8.0"
 
 func installVersitygw(ctx context.Context) (program string, err error) {
 	dir, err := installed(ctx, "versitygw-"+versitygw, func(ctx context.Context, dir string) error {
-		goTool, err := need("The S3 server versitygw", "go", "Go 1.26 or newer from https://go.dev/dl/")
+		goTool, err := need("versitygw", "go", "Go 1.26 or newer from https://go.dev/dl/")
 		if err != nil {
 			return err
 		}

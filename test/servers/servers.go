@@ -34,7 +34,7 @@ const (
 func need(who, program, how string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return "", fmt.Errorf("%s needs %s, which is missing: %s", who, program, how)
+		return "", fmt.Errorf("%s: %s is missing: %s", who, program, how)
 	}
 	return path, nil
 }
