@@ -38,7 +38,7 @@ func ParseDuration(s string) (Duration, error) {
 		return 0, nil
 	}
 	if !durationText.MatchString(s) {
-		return 0, errors.New("not a duration")
+		return 0, refusal(s, "not a duration")
 	}
 	var sum time.Duration
 	for _, m := range durationParts.FindAllStringSubmatch(s, -1) {

@@ -2,10 +2,8 @@ package unit
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -31,6 +29,9 @@ func ParseLocation(s string) (Location, error) {
 	case "mem":
 		return Location(s), checkMem(u)
 	}
+	if u.Scheme == "" {
+		return "", errors.New("the scheme is missing, which says what kind of place this is")
+	}
 	return "", errors.New("the scheme is not known")
 }
 
@@ -53,23 +54,13 @@ func checkMem(u *url.URL) error {
 	return nil
 }
 
-var s3Parameters = []string{"region", "endpoint", "use_path_style"}
-
 func checkS3(u *url.URL) error {
-	if len(u.Host) < 3 {
-		return errors.New("the bucket's name is missing or shorter than three characters")
+	if u.Host == "" {
+		return errors.New("the bucket is missing")
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return errors.New("the parameters cannot be read")
-	}
-	for name := range q {
-		if !slices.Contains(s3Parameters, name) {
-			return fmt.Errorf("a parameter is not known; s3: takes %s", strings.Join(s3Parameters, ", "))
-		}
-	}
-	if v := q.Get("use_path_style"); q.Has("use_path_style") && v != "true" && v != "false" {
-		return errors.New("use_path_style is true or false")
 	}
 	return checkEndpoint(q)
 }

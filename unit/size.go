@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // Size is a number of bytes, written 16MiB, 64KB, 1.5GiB or 512B. A bare number is refused, since nobody can tell what it was
@@ -36,13 +37,21 @@ func ParseSize(s string) (Size, error) {
 	}
 	m := sizeText.FindStringSubmatch(s)
 	if m == nil {
-		return 0, errors.New("not a size")
+		return 0, refusal(s, "not a size")
 	}
 	n, ok := times(m[1], bytesOf(m[2]))
 	if !ok {
 		return 0, errors.New("a size is a whole number of bytes below 8EiB")
 	}
 	return Size(n), nil
+}
+
+// refusal says what is wrong with a text that is no size and no duration.
+func refusal(s, otherwise string) error {
+	if strings.Trim(s, "0123456789.") == "" && s != "" {
+		return errors.New("the unit is missing")
+	}
+	return errors.New(otherwise)
 }
 
 func bytesOf(name string) int64 {
