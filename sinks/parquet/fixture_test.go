@@ -18,7 +18,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestConformanceOnFiles(t *testing.T)   { conform(t, func(t *testing.T) string { return "file://" + t.TempDir() }) }
+func TestConformanceOnFiles(t *testing.T) {
+	conform(t, func(t *testing.T) string { return "file://" + t.TempDir() })
+}
 func TestConformanceOnObjects(t *testing.T) { conform(t, memURL) }
 
 func memURL(t *testing.T) string { return "mem://" + fmt.Sprintf("%x", t.Name()) }
@@ -76,9 +78,10 @@ func readAll(t testing.TB, s *Sink, p record.Partition) (rows []sinktest.Row) {
 // faulty is a bucket whose operations fail as fault says, which is told their names.
 type faulty struct {
 	store.Bucket
-	mu    sync.Mutex
-	fault func(op string) error
-	calls map[string]int
+	mu      sync.Mutex
+	fault   func(op string) error
+	calls   map[string]int
+	refused int
 }
 
 func openFaulty(t testing.TB, url string) *faulty {
@@ -104,7 +107,11 @@ func (b *faulty) fail(op string) error {
 	if b.fault == nil {
 		return nil
 	}
-	return b.fault(op)
+	err := b.fault(op)
+	if err != nil {
+		b.refused++
+	}
+	return err
 }
 
 func (b *faulty) Probe(ctx context.Context) error {
@@ -133,12 +140,13 @@ func (b *faulty) Stage(ctx context.Context) (store.Stage, error) {
 		return nil, err
 	}
 	s, err := b.Bucket.Stage(ctx)
-	return &faultyStage{s, b}, err
+	return &faultyStage{Stage: s, b: b}, err
 }
 
 type faultyStage struct {
 	store.Stage
-	b *faulty
+	b      *faulty
+	stored bool
 }
 
 func (s *faultyStage) Write(p []byte) (int, error) {
@@ -153,9 +161,13 @@ func (s *faultyStage) Publish(ctx context.Context, key string) error {
 	if err := s.b.fail("publish"); err != nil {
 		return err
 	}
+	if s.stored { // and its reply was lost
+		return &store.Error{Op: "publish", Key: key, Kind: store.ErrExists}
+	}
 	if err := s.Stage.Publish(ctx, key); err != nil {
 		return err
 	}
+	s.stored = true
 	return s.b.fail("published")
 }
 

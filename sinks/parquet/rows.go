@@ -1,8 +1,10 @@
 package parquet
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
@@ -90,8 +92,50 @@ func readLevels[T any](n int64, read func(int64, []T, []int16, []int16) (int64, 
 // readAll reads row group i.
 func (r *reader) readAll(i int) (rows *groupRows, err error) {
 	defer damaged(r.source.key, r.source, &err)
-	return readGroup(r.file.RowGroup(i), colID, colOffset, colTimestamp, colTimestampType, colLeaderEpoch, colProducerID,
+	rows, err = readGroup(r.file.RowGroup(i), colID, colOffset, colTimestamp, colTimestampType, colLeaderEpoch, colProducerID,
 		colProducerEpoch, colHeaderKey, colHeaderValue, colKey, colValue)
+	if err != nil {
+		return nil, err
+	}
+	return rows, rows.consistent()
+}
+
+// consistent checks that the columns fit together, so that rows can be made of them.
+func (g *groupRows) consistent() error {
+	n := len(g.offsets)
+	for _, other := range []int{len(g.ids), len(g.producerIDs), len(g.timestampTypes), len(g.leaderEpochs), len(g.producerEps),
+		len(g.timestamps.defs), len(g.keys.defs), len(g.values.defs), starts(g.headerKeys.reps)} {
+		if other != n {
+			return fmt.Errorf("a column has %d rows and another %d", n, other)
+		}
+	}
+	if !slices.Equal(g.headerKeys.reps, g.headerValues.reps) {
+		return errors.New("the headers' names and values do not fit together")
+	}
+	if !complete(g.timestamps, 1) || !complete(g.keys, 1) || !complete(g.values, 1) || !complete(g.headerKeys, 1) || !complete(g.headerValues, 2) {
+		return errors.New("a column has not the values that its levels promise")
+	}
+	return nil
+}
+
+// starts counts the rows of a column with lists.
+func starts(reps []int16) (n int) {
+	for _, r := range reps {
+		if r == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func complete[T any](c nullable[T], maxDef int16) bool {
+	n := 0
+	for _, d := range c.defs {
+		if d == maxDef {
+			n++
+		}
+	}
+	return n == len(c.values)
 }
 
 // each calls f with the rows in order.
