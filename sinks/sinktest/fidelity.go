@@ -39,6 +39,7 @@ func testFidelity(t *testing.T, s *suite) {
 	p := s.partition(0)
 	records := Unusual(0)
 	last := plain(math.MaxInt64 - 1) // the greatest offset that a half-open span can hold
+	last.Timestamp = 1
 	n := int64(len(records))
 	l := s.load(t, s.sink, batch(p, 0, n, records...), batch(p, n, math.MaxInt64, last))
 	if r := s.commit(t, l); r.Rows != n+1 || r.Rejected != 0 {

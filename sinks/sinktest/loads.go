@@ -1,6 +1,7 @@
 package sinktest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -168,7 +169,7 @@ func testSize(t *testing.T, s *suite) {
 	var before sinks.Size
 	for i := range int64(4) {
 		r := plain(i)
-		r.Value = make([]byte, 1<<20)
+		r.Value = bytes.Repeat([]byte("x"), 1<<20)
 		if err := l.Add(batch(p, i, i+1, r)); err != nil {
 			t.Fatal(err)
 		}
