@@ -1,37 +1,38 @@
+// Package flow is the arithmetic of holding back: a budget of bytes, the order in which partitions wait for it, and the pauses
+// between attempts. It has no goroutine, no clock and no randomness of its own, and is not safe for concurrent use: one goroutine
+// owns a value and is told what happens.
 package flow
 
-import "time"
+import "fmt"
 
-// Budget counts bytes in flight.
-type Budget struct{ Cap, used int64 }
+// Budget is how many bytes may be in flight between two points. What is larger than the whole budget is not refused for ever:
+// it passes alone, when nothing else is in flight, because waiting longer could not help it.
+//
+// Invariant: inFlight ≤ Cap, except while one piece that is larger than Cap is all there is in flight.
+type Budget struct {
+	Cap      int64 // bytes; may be changed at any time, what is in flight stays so
+	inFlight int64
+}
 
-// TryTake takes n bytes; more than the whole budget passes alone.
+// TryTake takes n bytes, or nothing. Taking nothing of the budget always succeeds.
 func (b *Budget) TryTake(n int64) bool {
-	if b.used > 0 && b.used+n > b.Cap {
+	if n < 0 {
+		panic(fmt.Sprintf("flow: %d bytes are taken", n))
+	}
+	if n > 0 && b.inFlight > 0 && n > b.Cap-b.inFlight {
 		return false
 	}
-	b.used += n
+	b.inFlight += n
 	return true
 }
 
-// Give gives n bytes back.
-func (b *Budget) Give(n int64) { b.used -= n }
-
-// InFlight is what is taken.
-func (b *Budget) InFlight() int64 { return b.used }
-
-// Backoff grows.
-type Backoff struct {
-	Base, Max time.Duration
-	n         int
+// Give returns n bytes that were taken. Returning more than was taken is a fault of the program and panics.
+func (b *Budget) Give(n int64) {
+	if n < 0 || n > b.inFlight {
+		panic(fmt.Sprintf("flow: %d bytes come back, %d were taken", n, b.inFlight))
+	}
+	b.inFlight -= n
 }
 
-// Next is the next delay; r is random in [0, 1).
-func (b *Backoff) Next(r float64) time.Duration {
-	d := min(b.Base<<min(b.n, 20), b.Max)
-	b.n++
-	return d/2 + time.Duration(r*float64(d)/2)
-}
-
-// Reset begins anew.
-func (b *Backoff) Reset() { b.n = 0 }
+// InFlight is how many bytes are taken now.
+func (b *Budget) InFlight() int64 { return b.inFlight }
