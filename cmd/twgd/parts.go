@@ -73,7 +73,10 @@ func kafkaOptions(c *kafka.Config, d sourceDeps) kafka.Options {
 		o.Brokers = append(o.Brokers, string(b))
 	}
 	if d.found != nil {
-		o.FirstStart = d.found
+		o.FirstStart = func(ctx context.Context, cluster string, starts map[record.Partition]int64) (map[record.Partition]int64, bool, error) {
+			stored, err := d.found(ctx, cluster, starts)
+			return stored, false, err
+		}
 	}
 	return o
 }
