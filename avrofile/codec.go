@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/flate"
@@ -19,7 +20,8 @@ var Codecs = []string{"zstandard", "snappy", "deflate", "null"}
 type Codec interface {
 	Name() string
 	Compress(dst, src []byte) ([]byte, error)
-	// Decompress refuses output of more than limit bytes, so that damage cannot ask for all memory.
+	// Decompress refuses output of more than limit bytes, and allocates no more than src can decompress to, so that damage cannot
+	// ask for all memory.
 	Decompress(dst, src []byte, limit int64) ([]byte, error)
 }
 
@@ -51,7 +53,7 @@ var (
 		return e
 	})
 	zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxBlock))
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(MaxBlock))
 		if err != nil {
 			panic(err)
 		}
@@ -68,12 +70,11 @@ func (zstdCodec) Compress(dst, src []byte) ([]byte, error) {
 }
 
 func (zstdCodec) Decompress(dst, src []byte, limit int64) ([]byte, error) {
-	var h zstd.Header
-	if err := h.Decode(src); err != nil {
-		return nil, err
+	if len(src) == 0 { // what the encoder makes of nothing
+		return dst, nil
 	}
-	if h.HasFCS && h.FrameContentSize > uint64(limit) {
-		return nil, errTooLarge
+	if err := checkZstd(src, limit); err != nil {
+		return nil, err
 	}
 	out, err := zstdDecoder().DecodeAll(src, dst)
 	if err == nil && int64(len(out)-len(dst)) > limit {
@@ -82,14 +83,72 @@ func (zstdCodec) Decompress(dst, src []byte, limit int64) ([]byte, error) {
 	return out, err
 }
 
+// maxZstdBlock is the most that one block of a zstd frame decompresses to.
+const maxZstdBlock = 128 << 10
+
+var errZstd = errors.New("a zstd frame is not whole")
+
+// checkZstd walks over the blocks of a frame and compares what they can hold at most with the size that the frame claims, since
+// the decoder allocates what is claimed. The frame must be all of src.
+func checkZstd(src []byte, limit int64) error {
+	var h zstd.Header
+	if err := h.Decode(src); err != nil {
+		return err
+	}
+	if h.Skippable || h.DictionaryID != 0 {
+		return errors.New("a zstd frame is of a kind that no writer of Avro makes")
+	}
+	b, most := src[h.HeaderSize:], uint64(0)
+	for last := false; !last; {
+		if len(b) < 3 {
+			return errZstd
+		}
+		head := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
+		size, skip := uint64(head>>3), uint64(head>>3)
+		switch last = head&1 == 1; head >> 1 & 3 {
+		case 1: // one byte, repeated
+			skip = 1
+		case 2: // compressed
+			size = maxZstdBlock
+		case 3:
+			return errZstd
+		}
+		if b = b[3:]; uint64(len(b)) < skip {
+			return errZstd
+		}
+		b, most = b[skip:], most+size
+	}
+	sum := 0
+	if h.HasCheckSum {
+		sum = 4
+	}
+	switch {
+	case len(b) != sum:
+		return errZstd
+	case h.HasFCS && h.FrameContentSize > most:
+		return errors.New("a zstd frame claims more than its blocks can hold")
+	case h.HasFCS && h.FrameContentSize > uint64(limit):
+		return errTooLarge
+	}
+	return nil
+}
+
 type snappyCodec struct{}
 
 func (snappyCodec) Name() string { return "snappy" }
 
 func (snappyCodec) Compress(dst, src []byte) ([]byte, error) {
-	dst = append(dst, snappy.Encode(nil, src)...)
-	return binary.BigEndian.AppendUint32(dst, crc32.ChecksumIEEE(src)), nil
+	most := snappy.MaxEncodedLen(len(src))
+	if most < 0 {
+		return nil, errTooLarge
+	}
+	dst = slices.Grow(dst, most+4)
+	out := snappy.Encode(dst[len(dst):len(dst)+most], src)
+	return binary.BigEndian.AppendUint32(dst[:len(dst)+len(out)], crc32.ChecksumIEEE(src)), nil
 }
+
+// snappyRatio is more than snappy can shrink anything: 64 bytes to 3.
+const snappyRatio = 22
 
 func (snappyCodec) Decompress(dst, src []byte, limit int64) ([]byte, error) {
 	if len(src) < 4 {
@@ -103,14 +162,18 @@ func (snappyCodec) Decompress(dst, src []byte, limit int64) ([]byte, error) {
 	if int64(n) > limit {
 		return nil, errTooLarge
 	}
-	out, err := snappy.Decode(nil, body)
+	if int64(n) > snappyRatio*int64(len(body)) {
+		return nil, errors.New("a snappy block claims more than it can hold")
+	}
+	dst = slices.Grow(dst, n)
+	out, err := snappy.Decode(dst[len(dst):len(dst)+n], body)
 	if err != nil {
 		return nil, err
 	}
 	if crc32.ChecksumIEEE(out) != sum {
 		return nil, errors.New("the checksum of a snappy block does not match")
 	}
-	return append(dst, out...), nil
+	return dst[:len(dst)+len(out)], nil
 }
 
 type deflateCodec struct{}

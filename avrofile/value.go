@@ -136,7 +136,7 @@ func (d *Decoder) Array(item func()) {
 		if n == 0 || d.err != nil {
 			return
 		}
-		if n > int64(len(d.b)-d.at) {
+		if n < 0 || n > int64(len(d.b)-d.at) { // every item takes a byte at least
 			d.fail(errShort)
 			return
 		}

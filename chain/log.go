@@ -95,10 +95,17 @@ func (l *Log) parseName(key string) (int64, bool) {
 	return first, err == nil
 }
 
-// Last finds the greatest name at or above from, by listing: a short chain in one request, a long one by steps that double and
+// Last finds the greatest name at or above from, by listing: a short chain in one request, a long one by steps that grow and
 // then halve. The group's offset, or any other memory of where the chain was, plays no part in it.
 func (l *Log) Last(ctx context.Context, from int64) (first int64, found bool, err error) {
-	names, err := l.Names(ctx, from, maxOffset, page)
+	return l.last(ctx, from, maxOffset)
+}
+
+const maxOffset = 1<<63 - 1
+
+// last finds the greatest name in [from, ceiling).
+func (l *Log) last(ctx context.Context, from, ceiling int64) (first int64, found bool, err error) {
+	names, err := l.Names(ctx, from, ceiling, page)
 	if err != nil || len(names) == 0 {
 		return 0, false, err
 	}
@@ -106,8 +113,7 @@ func (l *Log) Last(ctx context.Context, from int64) (first int64, found bool, er
 	if len(names) < page {
 		return first, true, nil
 	}
-	step, ceiling := int64(page), int64(maxOffset) // nothing lies at or above ceiling
-	for first+1 < ceiling {
+	for step := int64(page); first+1 < ceiling; { // nothing lies at or above ceiling
 		probe := first + min(step, (ceiling-first)/2+1)
 		names, err := l.Names(ctx, probe, ceiling, page)
 		switch {
@@ -119,29 +125,33 @@ func (l *Log) Last(ctx context.Context, from int64) (first int64, found bool, er
 		case len(names) < page:
 			return names[len(names)-1], true, nil
 		default:
-			first, step = names[len(names)-1], step*4
+			first, step = names[len(names)-1], min(step, maxOffset/8)*4
 		}
 	}
 	return first, true, nil
 }
 
-const maxOffset = 1<<63 - 1
-
-// Before finds the link that holds offset or ends before it: the greatest name at or below offset, searching back from there.
+// Before finds the link that holds offset or ends before it: the greatest name in [floor, offset]. It searches back from there,
+// so that what is near the end of a long chain is near.
 func (l *Log) Before(ctx context.Context, floor, offset int64) (first int64, found bool, err error) {
-	for step := int64(1 << 16); ; step *= 16 {
-		from := max(floor, offset-step)
-		names, err := l.Names(ctx, from, offset+1, 0)
-		if err != nil {
-			return 0, false, err
+	ceiling := offset + 1
+	for step := int64(1 << 16); floor < ceiling; step *= 16 {
+		from := floor
+		if step < ceiling-floor {
+			from = ceiling - step
 		}
-		if len(names) > 0 {
-			return names[len(names)-1], true, nil
+		if first, found, err = l.last(ctx, from, ceiling); err != nil || found {
+			return first, found, err
 		}
-		if from == floor || step > maxOffset/16 {
+		if from == floor {
 			return 0, false, nil
 		}
+		if step > maxOffset/16 {
+			step = maxOffset / 16
+		}
+		ceiling = from
 	}
+	return 0, false, nil
 }
 
 // Commit tries once to extend the chain to next. body makes the object for an attempt. It returns the link that the chain has
@@ -153,13 +163,12 @@ func (l *Log) Commit(ctx context.Context, w *Writer, next int64, body func(Link)
 			return link, ours, err
 		}
 	}
-	nonce := NewNonce()
-	attempt := Link{w.Head(), next, nonce}
+	attempt := Link{w.Head(), next, NewNonce()}
 	b, err := body(attempt)
 	if err != nil {
 		return Link{}, false, err
 	}
-	w.Propose(next, nonce)
+	w.Propose(attempt.Next, attempt.Nonce)
 	err = l.Bucket.Create(ctx, l.Key(attempt.First), b)
 	if w.Answered(answer(err)) {
 		return attempt, true, nil
@@ -187,7 +196,8 @@ func (l *Log) settle(ctx context.Context, w *Writer) (Link, bool, error) {
 	return *found, ours, nil
 }
 
-// answer sorts a store's error. Only what the store says for certain is Refused: everything else has to be looked up.
+// answer sorts a store's error. A store says with ErrUnknown when it does not know; should it be wrong about a plain refusal, the
+// next attempt meets the name, and the nonce tells whose it is.
 func answer(err error) Answer {
 	switch {
 	case err == nil:

@@ -69,11 +69,15 @@ func (t *temp) become(path string, header []byte) error {
 	if err := t.sync(); err != nil {
 		return refuseMissing("create", path, err)
 	}
-	if err := t.fs.Link(t.path, path); err != nil {
+	err := t.fs.Link(t.path, path)
+	if err != nil && surelyNot(err) {
 		return fileError("create", path, err)
 	}
+	if err == nil {
+		err = t.fs.SyncDir(filepath.Dir(path))
+	}
 	t.fs.Remove(t.path)
-	if err := t.fs.SyncDir(filepath.Dir(path)); err != nil {
+	if err != nil {
 		t.fs.Remove(path)
 		return &Error{Op: "create", Key: path, Kind: ErrUnknown, Err: err}
 	}

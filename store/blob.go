@@ -1,11 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"bytes"
 	"sync"
 	"time"
 

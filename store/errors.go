@@ -155,9 +155,9 @@ func cause(err error) string {
 	switch {
 	case errors.Is(err, errTimeout):
 		return errTimeout.Error()
-	case errors.As(err, &api) && errors.As(err, &resp):
+	case errors.As(err, &api) && errors.As(err, &resp) && resp.HTTPStatusCode() > 0:
 		return fmt.Sprintf("%s (HTTP %d)", api.ErrorCode(), resp.HTTPStatusCode())
-	case errors.As(err, &resp):
+	case errors.As(err, &resp) && resp.HTTPStatusCode() > 0 && !errors.As(err, &op):
 		return fmt.Sprintf("HTTP %d", resp.HTTPStatusCode())
 	case errors.Is(err, context.Canceled):
 		return context.Canceled.Error()

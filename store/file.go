@@ -104,36 +104,54 @@ func (b *fileBucket) publish(op, key string, t *temp, name func(t *temp, path st
 	}
 	path := b.path(key)
 	dir := filepath.Dir(path)
-	err := b.inDir(dir, func() error { return name(t, path) })
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	linked, err := b.inDir(dir, func() error { return name(t, path) })
+	exists := errors.Is(err, fs.ErrExist)
+	switch {
+	case err == nil || exists:
+	case linked && !surelyNot(err):
+		b.distrust(dir)
+		return &Error{Op: op, Key: key, Kind: ErrUnknown, Err: err}
+	default:
 		return refuseMissing(op, key, err)
 	}
-	exists := err
 	if err := b.syncDir(dir); err != nil {
 		return &Error{Op: op, Key: key, Kind: ErrUnknown, Err: err}
 	}
-	if exists != nil {
+	if exists {
 		return &Error{Op: op, Key: key, Kind: ErrExists}
 	}
 	return nil
 }
 
-// inDir makes the directory and then does f in it; once more if somebody has removed the directory in between.
-func (b *fileBucket) inDir(dir string, f func() error) error {
+// surelyNot tells that a link or rename that failed has not happened. Of other errors (EIO, ESTALE, a timeout) a
+// network file system may only have lost the reply.
+func surelyNot(err error) bool {
+	return fileKind(err) != nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EMLINK)
+}
+
+// inDir makes the directory and then does f in it; once more if somebody has removed the directory in between. Done
+// tells whether it was f that failed.
+func (b *fileBucket) inDir(dir string, f func() error) (done bool, err error) {
 	if err := b.makeDir(dir); err != nil {
-		return err
+		return false, err
 	}
-	err := f()
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if err := f(); !errors.Is(err, fs.ErrNotExist) {
+		return true, err
 	}
 	b.mu.Lock()
 	clear(b.mu.made)
 	b.mu.Unlock()
 	if err := b.makeDir(dir); err != nil {
-		return err
+		return false, err
 	}
-	return f()
+	return true, f()
+}
+
+// distrust remembers that names in a directory may not be durable.
+func (b *fileBucket) distrust(dir string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.unsynced[dir] = true
 }
 
 func (b *fileBucket) makeDir(dir string) error {
@@ -158,13 +176,12 @@ func (b *fileBucket) rename(t *temp, path string) error { return b.fs.Rename(t.p
 
 // syncDir syncs a directory and keeps book of those where that failed.
 func (b *fileBucket) syncDir(dir string) error {
-	err := b.fs.SyncDir(dir)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err != nil {
-		b.mu.unsynced[dir] = true
+	if err := b.fs.SyncDir(dir); err != nil {
+		b.distrust(dir)
 		return err
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	delete(b.mu.unsynced, dir)
 	return nil
 }

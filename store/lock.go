@@ -11,21 +11,25 @@ import (
 // FileLock keeps a directory or a chain to one process. It is a flock: it ends with the process, however that ends, so
 // the file stays where it is and its presence alone means nothing. Its content names the holder, for people.
 type FileLock struct {
-	file *os.File
+	file File
 }
 
 // Lock takes the lock at path without waiting, making the file and its directory where they are missing. If another
 // descriptor holds it, in this or another process, the error is an ErrLocked that names the holder as far as the file
 // tells.
-func Lock(path string) (*FileLock, error) {
-	if err := makePath(OS, filepath.Dir(path)); err != nil {
+func Lock(path string) (*FileLock, error) { return LockIn(OS, path) }
+
+// LockIn is Lock in a file system; nil means the operating system's.
+func LockIn(fsys FS, path string) (*FileLock, error) {
+	fsys = orOS(fsys)
+	if err := makePath(fsys, filepath.Dir(path)); err != nil {
 		return nil, refuseMissing("lock", path, err)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, refuseMissing("lock", path, err)
 	}
-	if err := (osFile{f}).TryLock(); err != nil {
+	if err := f.TryLock(); err != nil {
 		defer f.Close()
 		if errors.Is(err, ErrLocked) {
 			return nil, &Error{Op: "lock", Key: path, Kind: ErrLocked, Err: holder(f)}
@@ -40,7 +44,7 @@ func Lock(path string) (*FileLock, error) {
 }
 
 // sign writes who holds the lock: the process id, and the host, since the directory may be seen by several.
-func sign(f *os.File) error {
+func sign(f File) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -53,7 +57,7 @@ func sign(f *os.File) error {
 }
 
 // holder is what the file says about the process that has locked it; nil where it says nothing (yet).
-func holder(f *os.File) error {
+func holder(f File) error {
 	p := make([]byte, 200)
 	n, _ := f.ReadAt(p, 0)
 	who := strings.TrimSpace(strings.ToValidUTF8(string(p[:n]), ""))

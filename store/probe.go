@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 )
@@ -24,7 +23,7 @@ const racers = 8
 // prober makes the objects of one probe and removes them again.
 type prober struct {
 	b     Bucket
-	name  string // _probe-<16 hex digits>; the keys are this, a slash, and a name
+	name  string // _probe-<16 hex digits>; a key is this, a hyphen, and a name, so that no directory is left behind
 	parts bool   // the probe of uploads in parts
 	made  []string
 }
@@ -34,7 +33,7 @@ func newProber(b Bucket, parts bool) *prober {
 }
 
 func (p *prober) key(name string) string {
-	key := p.name + "/" + name
+	key := p.name + "-" + name
 	p.made = append(p.made, key)
 	return key
 }
@@ -128,7 +127,7 @@ func (p *prober) refuse(what string) error {
 
 // readList tries ranges, listings that start after a key, and deletion.
 func (p *prober) readList(ctx context.Context) error {
-	a, z := p.name+"/a", p.key("z")
+	a, z := p.name+"-a", p.key("z")
 	if err := p.b.Create(ctx, z, []byte("0123456789")); err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
@@ -139,7 +138,7 @@ func (p *prober) readList(ctx context.Context) error {
 	if string(part) != "3456" {
 		return broken("a read of bytes 3 to 6 gave %d others", len(part))
 	}
-	list, err := p.b.List(ctx, p.name+"/", p.name+"/race", 1)
+	list, err := p.b.List(ctx, p.name+"-", p.name+"-race", 1)
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
@@ -182,7 +181,7 @@ func (p *prober) cleanOrphans(ctx context.Context, now time.Time) error {
 		return err
 	}
 	for _, e := range all {
-		if strings.Count(e.Key, "/") == 1 && now.Sub(e.Time) > probeOrphan {
+		if now.Sub(e.Time) > probeOrphan {
 			p.made = append(p.made, e.Key)
 		}
 	}

@@ -50,7 +50,7 @@ func openS3(ctx context.Context, u *url.URL, opt Options) (Bucket, error) {
 	if k := q.Get("kmskeyid"); k != "" {
 		up.kmsKey = &k
 	}
-	client, idle, err := dialS3(ctx, q)
+	client, idle, err := dialS3(ctx, q, opt.transport)
 	if err != nil {
 		return nil, &Error{Op: "open", Key: "s3://" + u.Host, Kind: ErrPermission, Err: err}
 	}
@@ -64,7 +64,7 @@ func openS3(ctx context.Context, u *url.URL, opt Options) (Bucket, error) {
 }
 
 // dialS3 makes the client; idle closes the connections that it keeps.
-func dialS3(ctx context.Context, q url.Values) (_ *s3.Client, idle func(), err error) {
+func dialS3(ctx context.Context, q url.Values, rt http.RoundTripper) (_ *s3.Client, idle func(), err error) {
 	base, pathStyle := q.Get("endpoint"), q.Get("use_path_style")
 	for _, k := range []string{"endpoint", "use_path_style", "ssetype", "kmskeyid"} {
 		q.Del(k)
@@ -79,8 +79,11 @@ func dialS3(ctx context.Context, q url.Values) (_ *s3.Client, idle func(), err e
 	if cfg.Region == "" {
 		cfg.Region = "us-east-1" // what servers other than Amazon's expect who do not care
 	}
-	transport := awshttp.NewBuildableClient().GetTransport()
-	cfg.HTTPClient = noting{&http.Client{Transport: transport, CheckRedirect: noRedirect}}
+	idle = func() {}
+	if rt == nil {
+		rt, idle = network(cfg)
+	}
+	cfg.HTTPClient = noting{&http.Client{Transport: rt, CheckRedirect: noRedirect}}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		if base != "" {
 			o.BaseEndpoint = &base
@@ -88,7 +91,17 @@ func dialS3(ctx context.Context, q url.Values) (_ *s3.Client, idle func(), err e
 		o.UsePathStyle, _ = strconv.ParseBool(pathStyle)
 		o.DisableLogOutputChecksumValidationSkipped = true
 	})
-	return client, transport.CloseIdleConnections, nil
+	return client, idle, nil
+}
+
+// network is the library's own transport, which knows AWS_CA_BUNDLE.
+func network(cfg aws.Config) (_ http.RoundTripper, idle func()) {
+	built, ok := cfg.HTTPClient.(*awshttp.BuildableClient)
+	if !ok {
+		built = awshttp.NewBuildableClient()
+	}
+	t := built.GetTransport()
+	return t, t.CloseIdleConnections
 }
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -137,7 +150,7 @@ func s3Kind(err error) error {
 		return ErrPermission
 	case status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect:
 		return ErrPermission // another region, or another service altogether
-	case strings.Contains(err.Error(), noCredentials):
+	case strings.Contains(err.Error(), noCredentials), badTLS(err):
 		return ErrPermission
 	}
 	return nil

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ func (u *s3Uploads) begin(ctx context.Context, key string) (id *string, err erro
 	defer cancel()
 	out, err := u.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
 		Bucket: &u.bucket, Key: aws.String(u.prefix + key), ContentType: aws.String(contentType),
-		ServerSideEncryption: u.encryption, SSEKMSKeyId: u.kmsKey,
+		ChecksumAlgorithm: u.checksum(), ServerSideEncryption: u.encryption, SSEKMSKeyId: u.kmsKey,
 	})
 	if err != nil {
 		return nil, withCause(ctx, err)
@@ -63,7 +64,7 @@ func (u *s3Uploads) uploadPart(ctx context.Context, key string, id *string, n in
 	defer cancel()
 	out, err := u.client.UploadPart(ctx, &s3.UploadPartInput{
 		Bucket: &u.bucket, Key: aws.String(u.prefix + key), UploadId: id, PartNumber: &n,
-		Body: body, ContentLength: aws.Int64(body.Size()),
+		Body: body, ContentLength: aws.Int64(body.Size()), ChecksumAlgorithm: u.checksum(),
 	})
 	if err != nil {
 		return types.CompletedPart{}, fmt.Errorf("part %d: %w", n, withCause(ctx, err))
@@ -72,6 +73,16 @@ func (u *s3Uploads) uploadPart(ctx context.Context, key string, id *string, n in
 		ETag: out.ETag, PartNumber: &n, ChecksumCRC32: out.ChecksumCRC32, ChecksumCRC32C: out.ChecksumCRC32C,
 		ChecksumCRC64NVME: out.ChecksumCRC64NVME, ChecksumSHA1: out.ChecksumSHA1, ChecksumSHA256: out.ChecksumSHA256,
 	}, nil
+}
+
+// checksum is the algorithm of the parts' checksums. It has to be named at the beginning: servers refuse parts whose
+// checksum the upload did not announce, and the library announces none by itself. A server that knows none gets none,
+// with request_checksum_calculation=when_required.
+func (u *s3Uploads) checksum() types.ChecksumAlgorithm {
+	if u.client.Options().RequestChecksumCalculation == aws.RequestChecksumCalculationWhenRequired {
+		return ""
+	}
+	return types.ChecksumAlgorithmCrc32
 }
 
 func (u *s3Uploads) complete(ctx context.Context, key string, id *string, parts []types.CompletedPart, m mode) error {
@@ -98,5 +109,12 @@ func (u *s3Uploads) abort(ctx context.Context, key string, id *string) {
 // neverSent tells that a request failed before a connection was there to send it on.
 func neverSent(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	return errors.As(err, &op) && op.Op == "dial" || badTLS(err)
+}
+
+// badTLS tells that the two sides do not agree on whom they talk to, or how.
+func badTLS(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	return errors.As(err, &cert) || errors.As(err, &record)
 }

@@ -11,6 +11,7 @@ package store
 import (
 	"context"
 	"io"
+	"net/http"
 	"time"
 )
 
@@ -100,6 +101,9 @@ type Options struct {
 
 	// FS is the file system of a file: bucket; nil means the operating system's.
 	FS FS
+
+	// transport is the network of an s3: bucket; nil means the real one. Tests put a server in its place.
+	transport http.RoundTripper
 }
 
 // Open opens the bucket that a URL names: file:///dir, s3://bucket/prefix?region=…&endpoint=…&use_path_style=true, or

@@ -49,12 +49,14 @@ type commit struct {
 	gap         string // why the range is lost; then there are no records
 }
 
-// appendCommit appends the entries of the batches and the cursor behind them. It returns the count of entries.
+// appendCommit appends the entries of the batches and the cursor behind them. It returns the count of entries. The cursor's
+// checksum covers everything of the block in front of it, the cursor's own fields too: a flipped `next` would move the head.
 func appendCommit(dst []byte, batches []*record.Batch, written time.Time) ([]byte, int) {
 	begin, count := len(dst), 1
 	for _, b := range batches {
 		if b.Gap != "" {
-			dst = appendMark(dst, kindGap, b.First, b.Next, b.LeaderEpoch, written, 0, b.Gap)
+			dst = appendMark(dst, kindGap, b.First, b.Next, b.LeaderEpoch, written)
+			dst = avrofile.AppendNullableString(avrofile.AppendLong(dst, 0), b.Gap)
 			count++
 		}
 		for i := range b.Records {
@@ -63,8 +65,9 @@ func appendCommit(dst []byte, batches []*record.Batch, written time.Time) ([]byt
 		count += len(b.Records)
 	}
 	first, last := batches[0], batches[len(batches)-1]
-	sum := crc32.Checksum(dst[begin:], castagnoli)
-	return appendMark(dst, kindCursor, first.First, last.Next, last.LeaderEpoch, written, sum, ""), count
+	dst = appendMark(dst, kindCursor, first.First, last.Next, last.LeaderEpoch, written)
+	dst = avrofile.AppendLong(dst, int64(crc32.Checksum(dst[begin:], castagnoli)))
+	return avrofile.AppendNullableString(dst, ""), count
 }
 
 func appendRecord(b []byte, r *record.Record) []byte {
@@ -90,15 +93,15 @@ func appendHeaders(b []byte, headers []record.Header) []byte {
 	if len(headers) > 0 {
 		b = avrofile.AppendLong(b, int64(len(headers)))
 		for i := range headers {
-			b = appendHeader(b, &headers[i])
+			b = appendRecordHeader(b, &headers[i])
 		}
 	}
 	return avrofile.AppendLong(b, 0)
 }
 
-// appendHeader writes a key that is not UTF-8 twice: readable, and as it was sent. A string that is none would make the whole
+// appendRecordHeader writes a key that is not UTF-8 twice: readable, and as it was sent. A string that is none would make the whole
 // file unreadable for others.
-func appendHeader(b []byte, h *record.Header) []byte {
+func appendRecordHeader(b []byte, h *record.Header) []byte {
 	if utf8.ValidString(h.Key) {
 		return append(avrofile.AppendNullable(avrofile.AppendBytes(b, h.Key), h.Value), 0)
 	}
@@ -109,64 +112,67 @@ func appendHeader(b []byte, h *record.Header) []byte {
 
 func toValid(s string) string { return string([]rune(s)) } // each faulty byte becomes U+FFFD
 
-func appendMark(b []byte, kind byte, offset, next int64, epoch int32, written time.Time, sum uint32, reason string) []byte {
+// appendMark appends an entry with a mark, up to the mark's checksum and reason.
+func appendMark(b []byte, kind byte, offset, next int64, epoch int32, written time.Time) []byte {
 	b = append(b, kind<<1)
 	b = binary.AppendVarint(b, offset)
-	b = append(b, 0)                         // no timestamp
-	b = binary.AppendVarint(b, -1)           // of no type
-	b = binary.AppendVarint(b, int64(epoch)) //
-	b = binary.AppendVarint(b, -1)           // no producer
+	b = append(b, 0)               // no timestamp
+	b = binary.AppendVarint(b, -1) // of no type
+	b = binary.AppendVarint(b, int64(epoch))
+	b = binary.AppendVarint(b, -1) // no producer
 	b = binary.AppendVarint(b, -1)
 	b = append(b, 0, 0, 0, 0) // not transactional, no headers, key and value null
 	b = append(b, 2)          // a mark
 	b = binary.AppendVarint(b, next)
-	b = binary.AppendVarint(b, written.UnixMilli())
-	b = binary.AppendVarint(b, int64(sum))
-	return avrofile.AppendNullableString(b, reason)
+	return binary.AppendVarint(b, written.UnixMilli())
 }
 
 // errBlock says that a block's bytes decompress but are not what a writer made.
 var errBlock = errors.New("a block's entries are not as they were written")
 
+// smallest is the size in bytes of the smallest entry that there can be.
+const smallest = 12
+
 // parseCommit decodes the entries of a block and checks them against its cursor. Records alias entries.
 func parseCommit(entries []byte, count int64) (commit, error) {
-	if count < 1 || count > int64(len(entries)) {
-		return commit{}, fmt.Errorf("%w: it counts %d entries", errBlock, count)
+	if count < 1 || count > int64(len(entries)/smallest) {
+		return commit{}, fmt.Errorf("%w: it counts %d entries in %d bytes", errBlock, count, len(entries))
 	}
 	c := commit{records: make([]record.Record, 0, count-1)}
 	d := avrofile.NewDecoder(entries)
 	for n := int64(0); n < count; n++ {
-		at := d.Offset()
 		kind := d.Long()
 		if kind == kindRecord {
 			c.records = append(c.records, record.Record{})
 			parseRecord(d, &c.records[len(c.records)-1])
-			continue
 		}
-		m := parseMark(d)
+		var m mark
+		if kind != kindRecord {
+			m = parseMark(d)
+		}
 		switch {
 		case d.Err() != nil:
-		case kind == kindGap && n == 0:
-			c.gap = m.reason
+			return commit{}, fmt.Errorf("%w: entry %d: %v", errBlock, n, d.Err())
 		case kind == kindCursor && n == count-1:
-			return c.close(m, entries[:at], d)
-		default:
+			return c.close(m, entries, d)
+		case kind == kindGap && n == 0:
+			c.first, c.next, c.gap = m.offset, m.next, m.reason
+		case kind != kindRecord || c.gap != "":
 			return commit{}, fmt.Errorf("%w: entry %d is of kind %d", errBlock, n, kind)
 		}
-	}
-	if d.Err() != nil {
-		return commit{}, fmt.Errorf("%w: %v", errBlock, d.Err())
 	}
 	return commit{}, fmt.Errorf("%w: it has no cursor", errBlock)
 }
 
 // close takes the cursor and checks the block against it.
 func (c *commit) close(m mark, entries []byte, d *avrofile.Decoder) (commit, error) {
-	if d.Err() != nil || d.More() {
+	switch sum := crc32.Checksum(entries[:m.at], castagnoli); {
+	case d.More() || m.reason != "":
 		return commit{}, fmt.Errorf("%w: something follows the cursor", errBlock)
-	}
-	if sum := crc32.Checksum(entries, castagnoli); sum != m.sum {
+	case int64(sum) != m.sum:
 		return commit{}, fmt.Errorf("%w: their CRC-32C is %08x, the cursor has %08x", errBlock, sum, m.sum)
+	case m.offset < 0 || m.next <= m.offset || c.gap != "" && (c.first != m.offset || c.next != m.next):
+		return commit{}, fmt.Errorf("%w: it covers [%d, %d)", errBlock, m.offset, m.next)
 	}
 	c.first, c.next, c.epoch, c.written = m.offset, m.next, m.epoch, m.written
 	at := c.first
@@ -206,7 +212,8 @@ type mark struct {
 	offset, next int64
 	epoch        int32
 	written      time.Time
-	sum          uint32
+	at           int   // where the checksum stands, which covers what is in front of it
+	sum          int64 // a CRC-32C, or anything where it was damaged
 	reason       string
 }
 
@@ -218,7 +225,7 @@ func parseMark(d *avrofile.Decoder) mark {
 	d.Long() // no producer
 	d.Long()
 	d.Bool()
-	d.Array(func() {})
+	d.Long()     // no headers
 	d.Nullable() // no key, no value
 	d.Nullable()
 	if !d.Present() {
@@ -226,7 +233,8 @@ func parseMark(d *avrofile.Decoder) mark {
 	}
 	m.next = d.Long()
 	m.written = time.UnixMilli(d.Long()).UTC()
-	m.sum = uint32(d.Long())
+	m.at = d.Offset()
+	m.sum = d.Long()
 	m.reason = string(d.Nullable())
 	return m
 }

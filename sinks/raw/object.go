@@ -3,7 +3,6 @@ package raw
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,16 +11,12 @@ import (
 	"github.com/stream-arrow/twgd/avrofile"
 	"github.com/stream-arrow/twgd/chain"
 	"github.com/stream-arrow/twgd/checkpoint"
-	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sinks"
 	"github.com/stream-arrow/twgd/store"
 )
 
 // suffix of segments.
 const suffix = ".avro"
-
-// headerPeek is more than any header takes: the schema, and metadata whose longest parts are names of at most 249 bytes.
-const headerPeek = 8 << 10
 
 // objects is the layout of object storage: one object a commit. Everything that the chain's rule asks for stands in the
 // object's header, so that finding the end of a chain reads no data.
@@ -31,33 +26,24 @@ type objects struct {
 	stream string
 }
 
-func (o *objects) log(dir string) *chain.Log {
-	return &chain.Log{Bucket: o.bucket, Dir: dir, Suffix: suffix, Peek: headerPeek, Parse: parseLink}
+// log is the chain of c. See, if not nil, is told what a header says that was read.
+func (o *objects) log(c chainID, see *stored) *chain.Log {
+	return &chain.Log{Bucket: o.bucket, Dir: c.dir, Suffix: suffix, Peek: headerPeek,
+		Parse: func(first int64, begin []byte) (chain.Link, error) {
+			s, err := o.parseBegin(c, first, begin)
+			if see != nil {
+				*see = s
+			}
+			return s.Link, err
+		}}
 }
 
-func parseLink(first int64, begin []byte) (chain.Link, error) {
-	h, err := avrofile.ParseHeader(begin)
+func (o *objects) parseBegin(c chainID, first int64, begin []byte) (stored, error) {
+	h, err := parseHeader(begin, o.stream, c, first)
 	if err != nil {
-		return chain.Link{}, err
+		return stored{}, err
 	}
-	l := chain.Link{First: first}
-	if l.First, err = strconv.ParseInt(h.Meta["twgd.first"], 10, 64); err == nil {
-		l.Next, err = strconv.ParseInt(h.Meta["twgd.next"], 10, 64)
-	}
-	if n, herr := hex.Decode(l.Nonce[:], []byte(h.Meta["twgd.nonce"])); err != nil || herr != nil || n != len(l.Nonce) {
-		return chain.Link{}, fmt.Errorf("%w: its header lacks first, next or nonce", avrofile.ErrDamaged)
-	}
-	return l, nil
-}
-
-// meta is what every header carries.
-func meta(stream string, p record.Partition, first int64, nonce chain.Nonce) map[string]string {
-	return map[string]string{
-		"twgd.version": "1", "twgd.stream": stream, "twgd.cluster": p.Cluster, "twgd.topic": p.Topic,
-		"twgd.topic_id": hex.EncodeToString(p.TopicID[:]), "twgd.partition": strconv.Itoa(int(p.Number)),
-		"twgd.generation": strconv.Itoa(int(p.Generation)), "twgd.first": strconv.FormatInt(first, 10),
-		"twgd.nonce": hex.EncodeToString(nonce[:]),
-	}
+	return parseStored(&h, first)
 }
 
 func (o *objects) open(ctx context.Context, c chainID) (writer, sinks.Head, error) {
@@ -65,26 +51,23 @@ func (o *objects) open(ctx context.Context, c chainID) (writer, sinks.Head, erro
 	if err != nil {
 		return nil, head, err
 	}
-	return &objectWriter{o: o, c: c, log: o.log(c.dir), rule: chain.NewWriter(head.Next)}, head, nil
+	w := &objectWriter{o: o, c: c, rule: chain.NewWriter(head.Next)}
+	w.log = o.log(c, &w.seen)
+	return w, head, nil
 }
 
 func (o *objects) head(ctx context.Context, c chainID) (sinks.Head, error) {
+	var s stored
 	head := sinks.Head{Genesis: c.genesis, Last: c.genesis, Next: c.genesis, LeaderEpoch: -1}
-	first, found, err := o.log(c.dir).Last(ctx, c.genesis)
+	log := o.log(c, &s)
+	first, found, err := log.Last(ctx, c.genesis)
 	if err != nil || !found {
 		return head, err
 	}
-	b, err := o.bucket.ReadRange(ctx, o.log(c.dir).Key(first), 0, headerPeek)
-	if err != nil {
-		return head, err
+	if link, err := log.Link(ctx, first); err != nil || link == nil {
+		return head, errors.Join(fmt.Errorf("reading the last segment of %v", c.partition), err)
 	}
-	link, err := parseLink(first, b)
-	if err != nil {
-		return head, fmt.Errorf("segment %d of %v: %w", first, c.partition, err)
-	}
-	h, _ := avrofile.ParseHeader(b)
-	epoch, _ := strconv.ParseInt(h.Meta["twgd.leader_epoch"], 10, 32)
-	head.Last, head.Next, head.LeaderEpoch = first, link.Next, int32(epoch)
+	head.Last, head.Next, head.LeaderEpoch = first, s.Next, s.epoch
 	return head, nil
 }
 
@@ -94,44 +77,56 @@ type objectWriter struct {
 	c    chainID
 	log  *chain.Log
 	rule *chain.Writer
+	seen stored // what was read last of what is stored
 }
 
-func (w *objectWriter) commit(ctx context.Context, b block) (chain.Link, bool, int64, error) {
+func (w *objectWriter) commit(ctx context.Context, b block) (stored, error) {
+	var made chain.Link
 	var size int64
 	link, ours, err := w.log.Commit(ctx, w.rule, b.next, func(l chain.Link) ([]byte, error) {
-		body := w.o.object(w.c, b, l)
-		size = int64(len(body))
-		return body, nil
+		body, err := w.o.object(w.c, b, l)
+		made, size = l, int64(len(body))
+		return body, err
 	})
-	return link, ours, size, err
+	if err != nil {
+		return stored{}, err
+	}
+	if link == made {
+		return stored{link, true, b.epoch, b.written, size}, nil
+	}
+	w.seen.ours = ours
+	return w.seen, nil
 }
 
 func (w *objectWriter) close() error { return nil }
 
-// object lays out a commit as an object of its own. The nonce of the attempt serves as the container's sync marker, which has to
-// be random and differ from file to file.
-func (o *objects) object(c chainID, b block, l chain.Link) []byte {
+// object lays out a commit as an object of its own.
+func (o *objects) object(c chainID, b block, l chain.Link) ([]byte, error) {
 	m := meta(o.stream, c.partition, l.First, l.Nonce)
 	m["twgd.next"] = strconv.FormatInt(l.Next, 10)
 	m["twgd.leader_epoch"] = strconv.Itoa(int(b.epoch))
 	m["twgd.written"] = b.written.UTC().Format(time.RFC3339Nano)
-	h := avrofile.Header{Codec: o.codec, Sync: l.Nonce}
-	out := avrofile.AppendHeader((*b.out)[:0], schema, o.codec, m, h.Sync)
-	out = h.AppendBlock(out, b.count, b.packed)
-	*b.out = out
-	return out
+	out, h, err := appendHeader((*b.out)[:0], o.codec, m, l.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	*b.out = h.AppendBlock(out, b.count, b.packed)
+	return *b.out, nil
 }
 
 func (o *objects) read(ctx context.Context, c chainID, s checkpoint.Span, f func(commit) error) error {
-	log := o.log(c.dir)
+	log := o.log(c, nil)
 	first, found, err := log.Before(ctx, c.genesis, max(s.From, c.genesis))
-	if err != nil || !found {
+	if err != nil {
 		return err
 	}
+	if !found {
+		return o.checkEnd(ctx, log, c.genesis)
+	}
 	for first < s.To {
-		got, err := o.segment(ctx, log, first)
+		got, err := o.segment(ctx, log, c, first)
 		if errors.Is(err, store.ErrNotFound) {
-			return nil
+			return o.checkEnd(ctx, log, first)
 		}
 		if err != nil {
 			return err
@@ -146,44 +141,67 @@ func (o *objects) read(ctx context.Context, c chainID, s checkpoint.Span, f func
 	return nil
 }
 
+// checkEnd makes sure that a chain ends where no segment begins: one behind it would mean that a segment was taken away.
+func (o *objects) checkEnd(ctx context.Context, log *chain.Log, at int64) error {
+	names, err := log.Names(ctx, at, 1<<63-1, 1)
+	switch {
+	case err != nil:
+		return err
+	case len(names) > 0 && names[0] == at: // it has come since
+		return nil
+	case len(names) > 0:
+		return fmt.Errorf("%w: segment %s is missing, and the next one is %s", avrofile.ErrDamaged, log.Key(at), log.Key(names[0]))
+	}
+	return nil
+}
+
 // segment reads and checks one whole object.
-func (o *objects) segment(ctx context.Context, log *chain.Log, first int64) (commit, error) {
-	key := log.Key(first)
-	b, err := o.bucket.Read(ctx, key)
+func (o *objects) segment(ctx context.Context, log *chain.Log, c chainID, first int64) (commit, error) {
+	b, err := o.bucket.Read(ctx, log.Key(first))
 	if err != nil {
-		return commit{}, fmt.Errorf("reading segment %s: %w", key, err)
+		return commit{}, fmt.Errorf("reading segment %s: %w", log.Key(first), err)
 	}
-	got, err := parseSegment(b)
+	got, err := o.parseSegment(b, c, first)
 	if err != nil {
-		return commit{}, fmt.Errorf("segment %s: %w", key, err)
-	}
-	if got.first != first {
-		return commit{}, fmt.Errorf("%w: segment %s holds [%d, %d)", avrofile.ErrDamaged, key, got.first, got.next)
+		return commit{}, fmt.Errorf("segment %s: %w", log.Key(first), err)
 	}
 	return got, nil
 }
 
-// parseSegment reads an object that holds one block.
-func parseSegment(b []byte) (commit, error) {
-	h, err := avrofile.ParseHeader(b)
+// parseSegment reads an object, which holds one block.
+func (o *objects) parseSegment(b []byte, c chainID, first int64) (commit, error) {
+	h, err := parseHeader(b, o.stream, c, first)
 	if err != nil {
-		return commit{}, fmt.Errorf("%w (its header)", err)
+		return commit{}, err
+	}
+	said, err := parseStored(&h, first)
+	if err != nil {
+		return commit{}, err
 	}
 	r := bytes.NewReader(b)
 	f, err := h.NextFrame(r, h.Size, int64(len(b)))
 	if err != nil {
-		return commit{}, fmt.Errorf("%w: no whole block behind the header", avrofile.ErrDamaged)
+		return commit{}, fmt.Errorf("%w: no whole block behind the header, which ends at byte %d", avrofile.ErrDamaged, h.Size)
 	}
 	if f.End() != int64(len(b)) {
 		return commit{}, fmt.Errorf("%w: %d bytes follow its block", avrofile.ErrDamaged, int64(len(b))-f.End())
 	}
+	got, err := readCommit(&h, r, f)
+	if err == nil && (got.first != first || got.next != said.Next) {
+		err = fmt.Errorf("%w: the header says [%d, %d), the block [%d, %d)", avrofile.ErrDamaged, first, said.Next, got.first, got.next)
+	}
+	return got, err
+}
+
+// readCommit reads one block and checks it. An error that is not of reading is an ErrDamaged.
+func readCommit(h *avrofile.Header, r readerAt, f avrofile.Frame) (commit, error) {
 	entries, _, err := h.ReadBlock(r, f, nil, nil)
 	if err != nil {
 		return commit{}, err
 	}
 	got, err := parseCommit(entries, f.Count)
 	if err != nil {
-		return commit{}, fmt.Errorf("%w: %v", avrofile.ErrDamaged, err)
+		return commit{}, fmt.Errorf("%w: the block at byte %d: %v", avrofile.ErrDamaged, f.Offset, err)
 	}
 	return got, nil
 }

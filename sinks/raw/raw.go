@@ -7,17 +7,16 @@ package raw
 
 import (
 	"context"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stream-arrow/twgd/avrofile"
-	"github.com/stream-arrow/twgd/chain"
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sinks"
@@ -27,6 +26,7 @@ import (
 // Options of a raw store.
 type Options struct {
 	Bucket   store.Bucket
+	FS       store.FS // of a local Bucket, where it has another than the operating system's
 	Stream   string
 	Codec    string       // zstd, snappy, deflate, null
 	Roll     int64        // local layout: bytes after which a file is closed; 0 means 128 MiB
@@ -41,34 +41,26 @@ type Store struct {
 	codec  avrofile.Codec
 	medium medium
 	lock   *store.FileLock
+	bufs   sync.Pool // of *buffers; idle chains hold none
 
 	mu struct {
 		sync.Mutex
-		open map[record.Partition]*openChain
+		chains map[record.Partition]*openChain
 	}
 }
 
-// openChain is a chain that this process writes. Its mutex is held over an Append, which is one in flight a chain.
+// openChain is a chain that this process writes or has written. Its mutex is held over an Append, which is one in flight a chain,
+// and over opening and ending it: a file never has two writers.
 type openChain struct {
 	sync.Mutex
-	genesis int64
-	head    sinks.Head
-	writer  writer
-	buf     buffers
+	writer writer // nil while the chain is not open
+
+	// head is nil while the chain is not open. Readers take it without waiting for an Append.
+	head atomic.Pointer[sinks.Head]
 }
 
-// buffers are a chain's working memory between two appends; big ones are given back so that thousands of idle partitions are cheap.
+// buffers are the working memory of one Append.
 type buffers struct{ entries, packed, out []byte }
-
-const keepBuffer = 1 << 20
-
-func (b *buffers) trim() {
-	for _, p := range []*[]byte{&b.entries, &b.packed, &b.out} {
-		if cap(*p) > keepBuffer {
-			*p = nil
-		}
-	}
-}
 
 // medium is where chains lie: objects, or files of this process.
 type medium interface {
@@ -82,9 +74,8 @@ type medium interface {
 
 // writer extends one chain.
 type writer interface {
-	// commit stores a block that holds [head, next). The link returned is what the chain has got, which is another's where ours is
-	// false.
-	commit(ctx context.Context, b block) (link chain.Link, ours bool, size int64, err error)
+	// commit stores a block that holds [head, next), and returns what the chain has got in its place.
+	commit(ctx context.Context, b block) (stored, error)
 	close() error
 }
 
@@ -122,7 +113,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		opt.Roll = 128 << 20
 	}
 	s := &Store{opt: opt, codec: codec}
-	s.mu.open = map[record.Partition]*openChain{}
+	s.bufs.New = func() any { return new(buffers) }
+	s.mu.chains = map[record.Partition]*openChain{}
 	if err := s.openMedium(ctx); err != nil {
 		return nil, err
 	}
@@ -140,11 +132,11 @@ func (s *Store) openMedium(ctx context.Context) error {
 		s.medium = &objects{bucket: s.opt.Bucket, codec: s.codec, stream: s.opt.Stream}
 		return nil
 	}
-	s.medium = &files{dir: dir, codec: s.codec, stream: s.opt.Stream, roll: s.opt.Roll, log: s.opt.Log}
+	s.medium = newFiles(s.opt, dir, s.codec)
 	if s.opt.ReadOnly {
 		return nil
 	}
-	lock, err := lockStream(filepath.Join(dir, s.opt.Stream))
+	lock, err := store.LockIn(s.opt.FS, filepath.Join(dir, s.opt.Stream, "lock"))
 	if err != nil {
 		return fmt.Errorf("raw store of stream %s: %w", s.opt.Stream, err)
 	}
@@ -152,260 +144,222 @@ func (s *Store) openMedium(ctx context.Context) error {
 	return nil
 }
 
-// genesis is the create-only object that fixes where a chain begins, and whose chain it is.
-type genesis struct {
-	Version    int    `json:"version"`
-	First      int64  `json:"first"`
-	Cluster    string `json:"cluster"`
-	Topic      string `json:"topic"`
-	TopicID    string `json:"topic_id"`
-	Partition  int32  `json:"partition"`
-	Generation int32  `json:"generation"`
-	Created    string `json:"created"`
-	Nonce      string `json:"nonce"`
-}
-
 func (s *Store) id(p record.Partition) chainID {
 	return chainID{dir: s.opt.Stream + "/" + p.Path(), partition: p}
 }
 
+// chain is the entry of p, which is never taken away.
+func (s *Store) chain(p record.Partition) *openChain {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.mu.chains[p]
+	if c == nil {
+		c = new(openChain)
+		s.mu.chains[p] = c
+	}
+	return c
+}
+
 // Begin implements sinks.Raw.
 func (s *Store) Begin(ctx context.Context, p record.Partition, want func(context.Context) (int64, error)) (sinks.Head, error) {
-	if c := s.opened(p); c != nil {
-		c.Lock()
-		defer c.Unlock()
-		return c.head, nil
+	if s.opt.ReadOnly {
+		return sinks.Head{}, fmt.Errorf("raw: the store of stream %s is open for reading only", s.opt.Stream)
+	}
+	c := s.chain(p)
+	c.Lock()
+	defer c.Unlock()
+	if c.writer != nil {
+		return *c.head.Load(), nil
 	}
 	id := s.id(p)
-	g, err := s.found(ctx, id, want)
-	if err != nil {
+	var err error
+	if id.genesis, err = s.found(ctx, id, want); err != nil {
 		return sinks.Head{}, err
 	}
-	id.genesis = g
 	w, head, err := s.medium.open(ctx, id)
 	if err != nil {
 		return sinks.Head{}, fmt.Errorf("opening the chain of %v: %w", p, err)
 	}
-	s.mu.Lock()
-	s.mu.open[p] = &openChain{genesis: g, head: head, writer: w}
-	s.mu.Unlock()
+	c.writer = w
+	c.head.Store(&head)
 	return head, nil
-}
-
-// found reads the chain's genesis, or makes it.
-func (s *Store) found(ctx context.Context, id chainID, want func(context.Context) (int64, error)) (int64, error) {
-	g, err := s.genesis(ctx, id)
-	if !errors.Is(err, sinks.ErrNoChain) {
-		return g.First, err
-	}
-	first, err := want(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("finding where %v begins: %w", id.partition, err)
-	}
-	p := id.partition
-	body, err := json.Marshal(genesis{1, first, p.Cluster, p.Topic, fmt.Sprintf("%x", p.TopicID), p.Number, p.Generation,
-		s.opt.Now().UTC().Format(time.RFC3339Nano), fmt.Sprintf("%x", chain.NewNonce())})
-	if err != nil {
-		return 0, err
-	}
-	stored, _, err := chain.Once(ctx, s.opt.Bucket, id.dir+"/_genesis", body)
-	if err != nil {
-		return 0, fmt.Errorf("writing the genesis of %v: %w", p, err)
-	}
-	g, err = parseGenesis(stored, id)
-	return g.First, err
-}
-
-func (s *Store) genesis(ctx context.Context, id chainID) (genesis, error) {
-	b, err := s.opt.Bucket.Read(ctx, id.dir+"/_genesis")
-	if errors.Is(err, store.ErrNotFound) {
-		return genesis{}, sinks.ErrNoChain
-	}
-	if err != nil {
-		return genesis{}, fmt.Errorf("reading the genesis of %v: %w", id.partition, err)
-	}
-	return parseGenesis(b, id)
-}
-
-func parseGenesis(b []byte, id chainID) (g genesis, err error) {
-	if err := json.Unmarshal(b, &g); err != nil || g.Version != 1 || g.First < 0 {
-		return g, fmt.Errorf("%w: %s/_genesis is not a genesis of version 1", avrofile.ErrDamaged, id.dir)
-	}
-	if p := id.partition; p.Topic != "" && fmt.Sprintf("%x", p.TopicID) != g.TopicID {
-		return g, fmt.Errorf("%s/_genesis belongs to topic id %s, which begins like the id %x of this one; give the stream another raw location",
-			id.dir, g.TopicID, p.TopicID)
-	}
-	return g, nil
-}
-
-func (s *Store) opened(p record.Partition) *openChain {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.open[p]
 }
 
 // Append implements sinks.Raw.
 func (s *Store) Append(ctx context.Context, p record.Partition, batches []*record.Batch) (sinks.Stored, error) {
-	c := s.opened(p)
-	if c == nil {
-		return sinks.Stored{}, fmt.Errorf("raw: %v is not open for writing", p)
-	}
+	c := s.chain(p)
 	c.Lock()
 	defer c.Unlock()
-	mustFollow(c.head.Next, batches)
-	b, err := s.pack(c, batches)
-	if err != nil {
-		return sinks.Stored{}, err
+	return s.append(ctx, c, p, batches)
+}
+
+func (s *Store) append(ctx context.Context, c *openChain, p record.Partition, batches []*record.Batch) (sinks.Stored, error) {
+	if c.writer == nil {
+		return sinks.Stored{}, fmt.Errorf("raw: %v is not open for writing", p)
 	}
-	link, ours, size, err := c.writer.commit(ctx, b)
-	c.buf.trim()
+	head := *c.head.Load()
+	if batches[0].First < head.Next { // an append of an earlier assignment of our own came in between
+		return sinks.Stored{Head: head}, nil
+	}
+	mustFollow(head.Next, batches)
+	buf := s.bufs.Get().(*buffers)
+	defer s.bufs.Put(buf)
+	b, err := s.pack(buf, batches)
+	if err != nil {
+		return sinks.Stored{}, fmt.Errorf("packing %v [%d, %d): %w", p, b.first, b.next, err)
+	}
+	got, err := c.writer.commit(ctx, b)
 	if err != nil {
 		return sinks.Stored{}, fmt.Errorf("storing %v [%d, %d): %w", p, b.first, b.next, err)
 	}
-	c.head.Last, c.head.Next = link.First, link.Next
-	if ours {
-		c.head.LeaderEpoch = b.epoch
-	}
-	return sinks.Stored{Head: c.head, Ours: ours, Written: b.written, Bytes: size}, nil
+	head.Last, head.Next, head.LeaderEpoch = got.First, got.Next, got.epoch
+	c.head.Store(&head)
+	return sinks.Stored{Head: head, Ours: got.ours, Written: got.written, Bytes: got.size}, nil
 }
 
-// pack encodes and compresses the batches into the chain's buffers.
-func (s *Store) pack(c *openChain, batches []*record.Batch) (block, error) {
+// pack encodes and compresses the batches into buf.
+func (s *Store) pack(buf *buffers, batches []*record.Batch) (b block, err error) {
 	last := batches[len(batches)-1]
-	b := block{first: batches[0].First, next: last.Next, epoch: last.LeaderEpoch, written: s.opt.Now(), out: &c.buf.out}
-	c.buf.entries, b.count = appendCommit(c.buf.entries[:0], batches, b.written)
-	var err error
-	c.buf.packed, err = s.codec.Compress(c.buf.packed[:0], c.buf.entries)
-	b.packed = c.buf.packed
+	b = block{first: batches[0].First, next: last.Next, epoch: last.LeaderEpoch, written: s.opt.Now(), out: &buf.out}
+	buf.entries, b.count = appendCommit(buf.entries[:0], batches, b.written)
+	if len(buf.entries) > avrofile.MaxBlock {
+		return b, fmt.Errorf("%d bytes are more than one commit may hold", len(buf.entries))
+	}
+	buf.packed, err = s.codec.Compress(buf.packed[:0], buf.entries)
+	b.packed = buf.packed
 	return b, err
 }
 
-// mustFollow checks what a caller owes: batches that follow each other from the head on, and a gap alone.
+// mustFollow checks what a caller owes: batches that follow each other from the head on, whose records lie in them in order, and a
+// gap alone. What is stored otherwise could not be read.
 func mustFollow(head int64, batches []*record.Batch) {
 	at := head
 	for _, b := range batches {
-		if b.First != at || b.Next <= at || b.Gap != "" && len(batches) > 1 {
+		if b.First != at || b.Next <= at || b.Gap != "" && (len(batches) > 1 || len(b.Records) > 0) {
 			panic(fmt.Sprintf("raw: batch [%d, %d) of %v does not follow %d", b.First, b.Next, b.Partition, at))
+		}
+		for i := range b.Records {
+			if b.Records[i].Offset < at || b.Records[i].Offset >= b.Next {
+				panic(fmt.Sprintf("raw: record %d of %v does not belong into [%d, %d)", b.Records[i].Offset, b.Partition, at, b.Next))
+			}
+			at = b.Records[i].Offset + 1
 		}
 		at = b.Next
 	}
+	if at == head {
+		panic("raw: an append without a batch")
+	}
 }
 
-// End implements sinks.Raw.
-func (s *Store) End(p record.Partition) {
-	s.mu.Lock()
-	c := s.mu.open[p]
-	delete(s.mu.open, p)
-	s.mu.Unlock()
-	if c == nil {
-		return
-	}
+// Skip extends the chain of p, which must be open, by a gap up to offset to, because an operator says so: what was to come
+// between the head and there is given up, with the reason on record.
+func (s *Store) Skip(ctx context.Context, p record.Partition, to int64, reason string) (sinks.Stored, error) {
+	c := s.chain(p)
 	c.Lock()
 	defer c.Unlock()
+	if c.writer == nil {
+		return sinks.Stored{}, fmt.Errorf("raw: %v is not open for writing", p)
+	}
+	head := c.head.Load()
+	if to <= head.Next {
+		return sinks.Stored{}, fmt.Errorf("raw: %v cannot skip to %d: its head is %d already, and the chain never goes back", p, to, head.Next)
+	}
+	if reason == "" {
+		return sinks.Stored{}, fmt.Errorf("raw: a skip of %v needs a reason", p)
+	}
+	b := &record.Batch{Partition: p, First: head.Next, Next: to, LeaderEpoch: -1, Gap: reason}
+	return s.append(ctx, c, p, []*record.Batch{b})
+}
+
+// End implements sinks.Raw. It waits for an Append that is under way.
+func (s *Store) End(p record.Partition) {
+	c := s.chain(p)
+	c.Lock()
+	defer c.Unlock()
+	if c.writer == nil {
+		return
+	}
 	if err := c.writer.close(); err != nil {
 		s.opt.Log.Warn("closing a chain", "partition", p.String(), "error", err)
 	}
+	c.writer = nil
+	c.head.Store(nil)
 }
 
-// reader finds a chain for reading.
-func (s *Store) reader(ctx context.Context, p record.Partition) (chainID, error) {
-	id := s.id(p)
-	if c := s.opened(p); c != nil {
-		id.genesis = c.genesis
-		return id, nil
+// reader finds a chain for reading; known is its head where this process writes it.
+func (s *Store) reader(ctx context.Context, p record.Partition) (id chainID, known *sinks.Head, err error) {
+	id = s.id(p)
+	if known = s.chain(p).head.Load(); known != nil {
+		id.genesis = known.Genesis
+		return id, known, nil
 	}
 	g, err := s.genesis(ctx, id)
 	id.genesis = g.First
-	return id, err
+	return id, nil, err
 }
 
 // Head implements sinks.Raw. For a chain that this process writes it is what the last Append returned.
 func (s *Store) Head(ctx context.Context, p record.Partition) (sinks.Head, error) {
-	if c := s.opened(p); c != nil {
-		c.Lock()
-		defer c.Unlock()
-		return c.head, nil
-	}
-	id, err := s.reader(ctx, p)
+	id, known, err := s.reader(ctx, p)
 	if err != nil {
 		return sinks.Head{}, err
 	}
-	return s.medium.head(ctx, id)
+	if known != nil {
+		return *known, nil
+	}
+	head, err := s.medium.head(ctx, id)
+	if err != nil {
+		return head, fmt.Errorf("finding the head of %v: %w", p, err)
+	}
+	return head, nil
 }
 
-// Read implements sinks.Raw.
+// Read implements sinks.Raw. A hole in the chain is damage, and so is an end in front of what this process knows to be stored.
 func (s *Store) Read(ctx context.Context, p record.Partition, span checkpoint.Span, f func(*record.Batch) error) error {
-	id, err := s.reader(ctx, p)
+	return s.read(ctx, p, span, func(c commit) error { return f(c.batch(p, span.From, span.To)) })
+}
+
+func (s *Store) read(ctx context.Context, p record.Partition, span checkpoint.Span, f func(commit) error) error {
+	id, known, err := s.reader(ctx, p)
 	if err != nil {
 		return err
 	}
-	return s.medium.read(ctx, id, span, func(c commit) error { return f(c.batch(p, span.From, span.To)) })
+	span.From = max(span.From, id.genesis)
+	if known != nil {
+		span.To = min(span.To, known.Next)
+	}
+	if span.Empty() {
+		return nil
+	}
+	at := int64(-1)
+	err = s.medium.read(ctx, id, span, func(c commit) error {
+		if at >= 0 && c.first != at || c.first > span.From && at < 0 {
+			return fmt.Errorf("%w: [%d, %d) of %v stands behind %d", avrofile.ErrDamaged, c.first, c.next, p, max(at, span.From))
+		}
+		at = c.next
+		return f(c)
+	})
+	if err == nil && known != nil && at < span.To {
+		return fmt.Errorf("%w: the chain of %v ends at %d, but %d is stored", avrofile.ErrDamaged, p, max(at, span.From), known.Next)
+	}
+	return err
 }
 
 // Written implements sinks.Raw.
 func (s *Store) Written(ctx context.Context, p record.Partition, offset int64) (at time.Time, ok bool, err error) {
-	id, err := s.reader(ctx, p)
-	if err != nil {
-		return time.Time{}, false, err
-	}
-	err = s.medium.read(ctx, id, checkpoint.Span{From: offset, To: offset + 1}, func(c commit) error {
+	err = s.read(ctx, p, checkpoint.Span{From: offset, To: offset + 1}, func(c commit) error {
 		at, ok = c.written, true
 		return nil
 	})
 	return at, ok, err
 }
 
-// Partitions implements sinks.Raw.
-func (s *Store) Partitions(ctx context.Context) ([]record.Partition, error) {
-	topics, err := s.opt.Bucket.Dirs(ctx, s.opt.Stream+"/")
-	if err != nil {
-		return nil, fmt.Errorf("listing the topics in raw: %w", err)
-	}
-	var out []record.Partition
-	for _, t := range topics {
-		if t[0] == '_' {
-			continue
-		}
-		numbers, err := s.opt.Bucket.Dirs(ctx, s.opt.Stream+"/"+t+"/")
-		if err != nil {
-			return nil, fmt.Errorf("listing the partitions in raw: %w", err)
-		}
-		for _, n := range numbers {
-			p, err := s.identify(ctx, t+"/"+n)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, p)
-		}
-	}
-	return out, nil
-}
-
-// identify reads the whole identity of the chain in a folder out of its genesis.
-func (s *Store) identify(ctx context.Context, path string) (record.Partition, error) {
-	if _, _, _, _, err := record.ParsePath(path); err != nil {
-		return record.Partition{}, fmt.Errorf("raw holds a folder that is no partition's: %w", err)
-	}
-	g, err := s.genesis(ctx, chainID{dir: s.opt.Stream + "/" + path})
-	if err != nil {
-		return record.Partition{}, err
-	}
-	p := record.Partition{Cluster: g.Cluster, Topic: g.Topic, Number: g.Partition, Generation: g.Generation}
-	if n, err := hex.Decode(p.TopicID[:], []byte(g.TopicID)); err != nil || n != len(p.TopicID) {
-		return p, fmt.Errorf("%w: %s/_genesis names topic id %q", avrofile.ErrDamaged, path, g.TopicID)
-	}
-	return p, nil
-}
-
 // Close ends all chains and releases the lock.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	open := make([]record.Partition, 0, len(s.mu.open))
-	for p := range s.mu.open {
-		open = append(open, p)
-	}
+	all := slices.Collect(maps.Keys(s.mu.chains))
 	s.mu.Unlock()
-	for _, p := range open {
+	for _, p := range all {
 		s.End(p)
 	}
 	if s.lock != nil {

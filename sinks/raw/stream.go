@@ -3,8 +3,9 @@ package raw
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/stream-arrow/twgd/avrofile"
@@ -20,7 +21,10 @@ type founding struct {
 	Cluster string          `json:"cluster"`
 	Created string          `json:"created"`
 	Starts  []foundingStart `json:"starts"`
+	CRC     string          `json:"crc32c"`
 }
+
+func (f *founding) crc() *string { return &f.CRC }
 
 type foundingStart struct {
 	Topic     string `json:"topic"`
@@ -33,10 +37,10 @@ type foundingStart struct {
 // stream that was founded on another Kafka cluster is refused: its offsets would mean other records.
 func (s *Store) Found(ctx context.Context, cluster string, starts map[record.Partition]int64) (map[record.Partition]int64, error) {
 	f := founding{Version: 1, Stream: s.opt.Stream, Cluster: cluster, Created: s.opt.Now().UTC().Format(time.RFC3339Nano)}
-	for p, offset := range starts {
-		f.Starts = append(f.Starts, foundingStart{p.Topic, hex.EncodeToString(p.TopicID[:]), p.Number, offset})
+	for _, p := range slices.SortedFunc(maps.Keys(starts), order) {
+		f.Starts = append(f.Starts, foundingStart{p.Topic, hex.EncodeToString(p.TopicID[:]), p.Number, starts[p]})
 	}
-	body, err := json.MarshalIndent(f, "", " ")
+	body, err := marshalSealed(&f)
 	if err != nil {
 		return nil, err
 	}
@@ -47,10 +51,23 @@ func (s *Store) Found(ctx context.Context, cluster string, starts map[record.Par
 	return s.parseFounding(stored, cluster)
 }
 
+func order(p, q record.Partition) int {
+	switch {
+	case p.Less(q):
+		return -1
+	case q.Less(p):
+		return 1
+	}
+	return 0
+}
+
 func (s *Store) parseFounding(stored []byte, cluster string) (map[record.Partition]int64, error) {
 	var f founding
-	if err := json.Unmarshal(stored, &f); err != nil || f.Version != 1 {
-		return nil, fmt.Errorf("%w: %s/_stream is not a founding of version 1", avrofile.ErrDamaged, s.opt.Stream)
+	if err := unmarshalSealed(stored, &f); err != nil {
+		return nil, fmt.Errorf("%w: %s/_stream: %v", avrofile.ErrDamaged, s.opt.Stream, err)
+	}
+	if f.Version != 1 || f.Stream != s.opt.Stream {
+		return nil, fmt.Errorf("%s/_stream is of version %d and stream %q: this program or configuration does not fit it", s.opt.Stream, f.Version, f.Stream)
 	}
 	if f.Cluster != cluster {
 		return nil, fmt.Errorf("stream %s was founded on Kafka cluster %q and is pointed at %q; its offsets would mean other records: "+
