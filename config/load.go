@@ -125,7 +125,7 @@ func notYAML(data []byte, err error) *Problem {
 }
 
 // effort is how many bytes brokenLine reads at most: nested deeply enough, even a short file takes its time.
-const effort = 2 << 20
+const effort = 1 << 20
 
 // brokenLine is the number of the line behind the longest beginning of the file that is YAML by itself; 0 where finding it takes
 // too long.
