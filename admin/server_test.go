@@ -239,4 +239,3 @@ func TestCloseWithoutRun(t *testing.T) {
 		t.Errorf("the socket stays: %v", err)
 	}
 }
-
