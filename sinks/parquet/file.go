@@ -43,8 +43,24 @@ type fileWriter struct {
 	rows      int64
 	topic     [blockRows]parquet.ByteArray
 	number    [blockRows]int32
-	page      []byte // scratch
-	packed    []byte // scratch
+	*scratch  // while a row group is written
+}
+
+// scratch is memory for one page, before and after compression.
+type scratch struct{ page, packed []byte }
+
+// maxScratch is what is kept; a page with a large value may need more.
+const maxScratch = 4 * pageSize
+
+// borrow takes scratch memory from the pool until what it returns is called.
+func (w *fileWriter) borrow(p *pools) (giveBack func()) {
+	w.scratch = p.scratch.Get().(*scratch)
+	return func() {
+		if cap(w.page)+cap(w.packed) <= maxScratch {
+			p.scratch.Put(w.scratch)
+		}
+		w.scratch = nil
+	}
 }
 
 func newFileWriter(l *layout, out *spool, p record.Partition) *fileWriter {
@@ -63,6 +79,7 @@ func (w *fileWriter) write(g *group) (err error) {
 			err = fmt.Errorf("write a row group: %v", r)
 		}
 	}()
+	defer w.borrow(g.pools)()
 	if w.rowGroups < 0 {
 		return errors.New("write a row group: a file has at most 32768 of them")
 	}
