@@ -37,17 +37,35 @@ func textFault(b []byte) string {
 	return ""
 }
 
-// jsonScan reads one JSON document (RFC 8259) without recursion: a byte for each open bracket is all that depth costs.
+// jsonScan reads one JSON document (RFC 8259) without recursion: a byte for each open bracket is all that depth costs, and nothing is
+// allocated for the first ones.
 type jsonScan struct {
 	b     []byte
 	i     int
-	open  []bool // true for an object
-	fault string // set where the refusal has another SQLSTATE than invalidText
+	depth int
+	outer [64]bool // of the outermost brackets, those that are objects
+	inner []bool   // of the others
+	fault string   // set where the refusal has another SQLSTATE than invalidText
+}
+
+func (s *jsonScan) push(object bool) {
+	if s.depth < len(s.outer) {
+		s.outer[s.depth] = object
+	} else {
+		s.inner = append(s.inner[:s.depth-len(s.outer)], object)
+	}
+	s.depth++
+}
+
+// object says whether the innermost bracket is an object's.
+func (s *jsonScan) object() bool {
+	if at := s.depth - 1; at < len(s.outer) {
+		return s.outer[at]
+	}
+	return s.inner[s.depth-1-len(s.outer)]
 }
 
 func (s *jsonScan) document() bool {
-	var room [32]bool
-	s.open = room[:0]
 	for {
 		if !s.value() {
 			return false
@@ -71,7 +89,7 @@ func (s *jsonScan) value() bool {
 				s.i++
 				return true
 			}
-			s.open = append(s.open, true)
+			s.push(true)
 			if !s.key() {
 				return false
 			}
@@ -81,7 +99,7 @@ func (s *jsonScan) value() bool {
 				s.i++
 				return true
 			}
-			s.open = append(s.open, false)
+			s.push(false)
 		default:
 			return s.scalar(c)
 		}
@@ -93,10 +111,10 @@ func (s *jsonScan) value() bool {
 func (s *jsonScan) after() (done, ok bool) {
 	for {
 		c := s.peek()
-		if len(s.open) == 0 {
+		if s.depth == 0 {
 			return true, s.i == len(s.b)
 		}
-		object := s.open[len(s.open)-1]
+		object := s.object()
 		s.i++
 		switch {
 		case c == ',' && object:
@@ -104,7 +122,7 @@ func (s *jsonScan) after() (done, ok bool) {
 		case c == ',':
 			return false, true
 		case c == '}' && object, c == ']' && !object:
-			s.open = s.open[:len(s.open)-1]
+			s.depth--
 		default:
 			return false, false
 		}
