@@ -53,6 +53,9 @@ func (d *database) through(change func(*Options)) (*Sink, *servers.TCPFaults) {
 	return s, f
 }
 
+// late is what is said of a server that hangs; short makes a sink say so soon.
+const late = "no answer in time"
+
 func short(o *Options) {
 	o.StatementTimeout, o.ConnectTimeout = 700*time.Millisecond, 700*time.Millisecond
 }
@@ -62,7 +65,7 @@ func fast(t *testing.T, f func()) {
 	t.Helper()
 	start := time.Now()
 	f()
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("took %v", took)
 	}
 }
@@ -72,7 +75,11 @@ func TestCaseD12Outage(t *testing.T) {
 	f := func(t *testing.T, reason string, down, up func(d *database, f *servers.TCPFaults)) {
 		t.Helper()
 		d := newDatabase(t, server)
-		s, faults := d.through(short)
+		var change func(*Options)
+		if reason == late {
+			change = short
+		}
+		s, faults := d.through(change)
 		l := loaded(t, s, orders0, many(0, 2000))
 		down(d, faults)
 		for range 3 {
@@ -98,12 +105,12 @@ func TestCaseD12Outage(t *testing.T) {
 	mend := func(d *database, _ *servers.TCPFaults) { d.exec("DROP FUNCTION fail CASCADE") }
 	t.Run("refused", func(t *testing.T) { f(t, "postgres", mode(servers.TCPRefuse), mode(servers.TCPPass)) })
 	t.Run("reset", func(t *testing.T) { f(t, "postgres", mode(servers.TCPReset), mode(servers.TCPPass)) })
-	t.Run("hangs", func(t *testing.T) { f(t, "no answer in time", mode(servers.TCPHang), mode(servers.TCPPass)) })
+	t.Run("hangs", func(t *testing.T) { f(t, late, mode(servers.TCPHang), mode(servers.TCPPass)) })
 	for _, code := range []string{"53100", "53200", "57014", "57P03", "55P03", "40001", "08006", "XX000"} {
 		t.Run(code, func(t *testing.T) { f(t, code, raise(code), mend) })
 	}
 	t.Run("locked", func(t *testing.T) {
-		f(t, "no answer in time", func(d *database, _ *servers.TCPFaults) { d.exec("BEGIN; LOCK orders IN ACCESS EXCLUSIVE MODE") },
+		f(t, late, func(d *database, _ *servers.TCPFaults) { d.exec("BEGIN; LOCK orders IN ACCESS EXCLUSIVE MODE") },
 			func(d *database, _ *servers.TCPFaults) { d.exec("ROLLBACK") })
 	})
 }
@@ -334,4 +341,53 @@ func TestOpenAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestSettingsOfOthers: what a database or a role has set does not change what a commit means.
+func TestSettingsOfOthers(t *testing.T) {
+	d := newDatabase(t, server)
+	db := d.sql.Config().Database
+	for _, set := range []string{"synchronous_commit = off", "default_transaction_isolation = serializable", "default_transaction_read_only = on",
+		"statement_timeout = 400", "bytea_output = escape", "standard_conforming_strings = off", "client_encoding = latin1", "datestyle = 'German'"} {
+		d.exec("ALTER DATABASE " + db + " SET " + set)
+	}
+	d.made("text")
+	d.exec("CREATE TABLE seen AS SELECT ''::text AS s, ''::text AS i")
+	d.exec("CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.6); INSERT INTO seen VALUES (current_setting('synchronous_commit'), current_setting('transaction_isolation')); RETURN NEW; END $$")
+	d.exec("CREATE TRIGGER see AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION see()")
+	s := d.opened(func(o *Options) { o.Sink = `d'"\\b` })
+	p := orders0
+	p.Topic = `a"b\c,{}`
+	commits(t, loaded(t, s, p, values("é")))
+	commits(t, loaded(t, s, p, values("é")))
+	d.ask("SELECT * FROM seen WHERE s <> ''", "on|read committed")
+	d.ask("SELECT __kafka_value, spans::text FROM orders, _twg_coverage", `é|{"[0,1)"}`)
+	got, err := s.Coverage(t.Context(), p)
+	if err != nil || got.String() != "[0, 1)" {
+		t.Errorf("coverage is %v, %v", got, err)
+	}
+}
+
+// TestIdleConnectionsEnd: connections have a name and are closed when nobody uses them.
+func TestIdleConnectionsEnd(t *testing.T) {
+	d := newDatabase(t, server)
+	s := d.opened(func(o *Options) { o.IdleTimeout = 300 * time.Millisecond })
+	for range 3 {
+		commits(t, loaded(t, s, orders0, values("a")))
+	}
+	count := func() (n int) {
+		if err := d.sql.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'twgd/s/db' AND datname = current_database()").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count(); n > 1 {
+		t.Errorf("%d connections for commits one after the other", n)
+	}
+	for deadline := time.Now().Add(20 * time.Second); count() > 0; d.exec("SELECT pg_sleep(0.05)") {
+		if time.Now().After(deadline) {
+			t.Fatal("an unused connection is kept")
+		}
+	}
+	commits(t, loaded(t, s, orders0, values("a")))
 }

@@ -1,6 +1,9 @@
 package postgres
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // jsonFault says why PostgreSQL would refuse b as jsonb, by the SQLSTATE that it would give, or is empty. It is exact for syntax,
 // encodings and escapes; what depends on the server (the range of numbers, the depth of its stack) the server is asked.
@@ -26,12 +29,7 @@ const (
 
 // textFault is the SQLSTATE with which PostgreSQL would refuse b as text, or empty.
 func textFault(b []byte) string {
-	for _, c := range b {
-		if c == 0 {
-			return notInEncoding
-		}
-	}
-	if !utf8.Valid(b) {
+	if bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) {
 		return notInEncoding
 	}
 	return ""
@@ -194,30 +192,41 @@ func (s *jsonScan) take(c byte) bool {
 	return false
 }
 
-func (s *jsonScan) digits() int {
-	start := s.i
-	for s.i < len(s.b) && s.b[s.i]-'0' <= 9 {
-		s.i++
+func (s *jsonScan) digits() (n int) {
+	for rest := s.b[s.i:]; n < len(rest) && rest[n]-'0' <= 9; {
+		n++
 	}
-	return s.i - start
+	s.i += n
+	return n
 }
+
+// plain marks the bytes that may stand in a string as they are.
+var plain = func() (p [256]bool) {
+	for c := range p {
+		p[c] = c >= 0x20 && c != '"' && c != '\\'
+	}
+	return p
+}()
 
 // str reads a string from its opening quote on.
 func (s *jsonScan) str() bool {
-	for s.i++; s.i < len(s.b); s.i++ {
-		switch c := s.b[s.i]; {
-		case c == '"':
+	for s.i++; ; s.i++ {
+		rest := s.b[s.i:]
+		n := 0
+		for n < len(rest) && plain[rest[n]] {
+			n++
+		}
+		s.i += n
+		switch {
+		case n == len(rest), rest[n] < 0x20:
+			return false
+		case rest[n] == '"':
 			s.i++
 			return true
-		case c == '\\':
-			if !s.escape() {
-				return false
-			}
-		case c < 0x20:
+		case !s.escape():
 			return false
 		}
 	}
-	return false
 }
 
 // escape reads from a backslash to the last byte of the escape.
