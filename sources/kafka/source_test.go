@@ -1,11 +1,13 @@
 package kafka
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sources"
@@ -180,6 +182,27 @@ func TestBrokerAway(t *testing.T) {
 		r.Until("the rest", func() bool { return r.Total() == 20 })
 		if down := slices.DeleteFunc(r.Notices, func(n sources.Notice) bool { return n.Kind != "source_down" }); len(down) > 1 {
 			t.Fatalf("told %d times: %v", len(down), down)
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}
+
+// A broker that does not answer keeps nobody from leaving within his time.
+func TestCloseWhileAway(t *testing.T) {
+	bubble(t, func(w *world) {
+		r := w.open()
+		r.Only()
+		w.cluster.ControlKey(-1, func(kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			return nil, nil, true // never answered
+		})
+		ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
+		defer cancel()
+		at := time.Now()
+		if err := r.Source.Close(ctx); err == nil {
+			t.Error("leaving succeeded")
+		}
+		if took := time.Since(at); took > 6*time.Second {
+			t.Errorf("it took %v", took)
 		}
 	}, kfake.SeedTopics(1, "orders"))
 }
