@@ -431,4 +431,3 @@ func TestOtherCluster(t *testing.T) {
 		r.Until("the records", func() bool { return r.Total() == 5 && len(r.Held) == 0 })
 	}, kfake.SeedTopics(1, "orders"))
 }
-

@@ -57,4 +57,3 @@ func TestGroupDenied(t *testing.T) {
 		}
 	}, kfake.SeedTopics(1, "orders"), kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "user", "pw", read))
 }
-
