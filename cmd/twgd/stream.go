@@ -119,7 +119,8 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	if r.raw, err = raw.Open(ctx, raw.Options{Bucket: bucket, Stream: s.cfg.Name, Codec: s.cfg.Raw.Compression, Log: s.log}); err != nil {
 		return nil, err
 	}
-	source, err := newSource(s.cfg.Source.Options, sourceDeps{stream: s.cfg.Name, client: s.node.instance, log: s.log, found: r.raw.Found})
+	_, exclusive := bucket.Local()
+	source, err := newSource(s.cfg.Source.Options, sourceDeps{stream: s.cfg.Name, alone: exclusive, client: s.node.instance, log: s.log, found: r.raw.Found})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,6 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 		Flush:  pipeline.Flush{Bytes: int64(f.Bytes), Records: f.Records, Age: time.Duration(f.Age)},
 		Budget: int64(s.cfg.Budget), Grace: time.Duration(s.node.cfg.Node.ShutdownGrace), Metrics: s.node.pipes, Log: s.log,
 	})
-	_, exclusive := bucket.Local()
 	for i, l := range r.lanes {
 		r.agents = append(r.agents, recovery.New(recovery.Options{
 			Stream: s.cfg.Name, Lane: l, Sink: r.sinks[i], Raw: r.raw, Assigned: r.pipe.Assigned, Claims: new(recovery.Local),
