@@ -128,6 +128,12 @@ func (r *trail) set(err error) {
 	r.fail = err
 }
 
+func (r *trail) of(offset int64) sinks.Reject {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rejects[offset]
+}
+
 // at lists the offsets reported, ascending.
 func (r *trail) at() []int64 {
 	r.mu.Lock()
@@ -196,6 +202,7 @@ func (h *house) assign(p record.Partition) (epoch uint64) {
 	if err != nil {
 		h.Fatal(err)
 	}
+	synctest.Wait()
 	return epoch
 }
 
