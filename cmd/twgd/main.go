@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -101,7 +102,28 @@ func root() *cobra.Command {
 		return fail(exitUsage, fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 	})
 	cmd.PersistentFlags().StringP("output", "o", "text", "text or json")
-	cmd.AddCommand(runCommand(), versionCommand())
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if o, _ := cmd.Flags().GetString("output"); o != "text" && o != "json" {
+			return fail(exitUsage, fmt.Errorf("-o %s: the output is text or json", o))
+		}
+		return nil
+	}
+	cmd.AddCommand(runCommand(), statusCommand(), validateCommand(), configCommand(), auditCommand(), rawCommand(), recoverCommand(),
+		quarantineCommand(), demoCommand(), versionCommand())
+	return cmd
+}
+
+// group is a command that only holds others. Called without one of them it says so, as a mistake.
+func group(use, short, example string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: usage(cobra.NoArgs)}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var names []string
+		for _, c := range commands {
+			names = append(names, c.Name())
+		}
+		return fail(exitUsage, fmt.Errorf("`%s` needs one of %s; see `%s --help`", cmd.CommandPath(), strings.Join(names, ", "), cmd.CommandPath()))
+	}
+	cmd.AddCommand(commands...)
 	return cmd
 }
 

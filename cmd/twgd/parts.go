@@ -89,6 +89,7 @@ type sinkDeps struct {
 	stream, name string
 	spool        string // a directory for files on their way to object storage
 	log          *slog.Logger
+	reading      bool // only to look: no table is created
 }
 
 // builtSink is a sink with what the lane needs to know of it.
@@ -120,7 +121,7 @@ func newParquet(ctx context.Context, c *parquet.Config, d sinkDeps) (builtSink, 
 const mostCopied = 8 << 20
 
 func newPostgres(c *postgres.Config, d sinkDeps) (builtSink, error) {
-	s, err := postgres.New(postgres.Options{DSN: string(c.DSN), Table: c.Table, Create: c.Create, ValueAs: postgres.ValueAs(c.ValueAs),
+	s, err := postgres.New(postgres.Options{DSN: string(c.DSN), Table: c.Table, Create: c.Create && !d.reading, ValueAs: postgres.ValueAs(c.ValueAs),
 		Stream: d.stream, Sink: d.name, Log: d.log})
 	return builtSink{s, pipeline.Roll{Rows: int64(c.Batch.Rows), Bytes: mostCopied, Age: time.Duration(c.Batch.Age)}}, err
 }

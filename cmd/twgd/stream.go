@@ -20,6 +20,7 @@ import (
 	"github.com/stream-arrow/twgd/sinks"
 	"github.com/stream-arrow/twgd/sinks/cuts"
 	"github.com/stream-arrow/twgd/sinks/raw"
+	"github.com/stream-arrow/twgd/sources"
 	"github.com/stream-arrow/twgd/store"
 )
 
@@ -45,6 +46,7 @@ type stream struct {
 type rooms struct {
 	raw     *raw.Store
 	bucket  store.Bucket // raw's
+	source  sources.Source
 	pipe    *pipeline.Stream
 	lanes   []*pipeline.Lane
 	agents  []*recovery.Agent
@@ -164,6 +166,7 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r.source = source
 	if r.rejects, err = s.openRejects(ctx, bucket, spool); err != nil {
 		return nil, err
 	}
