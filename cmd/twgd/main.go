@@ -96,7 +96,18 @@ func root() *cobra.Command {
 		Short: "Move Kafka topics into a durable raw store, and from there into Parquet and Postgres; lose nothing, and prove it",
 		Long: "twgd takes records from Kafka into a durable raw store first, tells Kafka so only then, and fills Parquet files and Postgres\n" +
 			"tables from there. A sink that is down, slow or refuses a record holds up nothing else and is filled later.",
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			text := fmt.Sprintf("there is no command %q; see `twgd --help`", args[0])
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				text = fmt.Sprintf("there is no command %q; did you mean %s?", args[0], strings.Join(near, " or "))
+			}
+			return fail(exitUsage, errors.New(text))
+		},
+		SuggestionsMinimumDistance: 2,
 	}
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fail(exitUsage, fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))

@@ -162,7 +162,8 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	if r.raw, err = raw.Open(ctx, raw.Options{Bucket: bucket, Stream: s.cfg.Name, Codec: s.cfg.Raw.Compression, Log: s.log}); err != nil {
 		return nil, err
 	}
-	source, err := newSource(s.cfg.Source.Options, sourceDeps{stream: s.cfg.Name, client: s.node.instance, log: s.log, found: s.founding(r.raw)})
+	_, exclusive := bucket.Local()
+	source, err := newSource(s.cfg.Source.Options, sourceDeps{stream: s.cfg.Name, alone: exclusive, client: s.node.instance, log: s.log, found: s.founding(r.raw)})
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +183,6 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 		Flush:  pipeline.Flush{Bytes: int64(f.Bytes), Records: f.Records, Age: time.Duration(f.Age)},
 		Budget: int64(s.cfg.Budget), Grace: s.grace(), Metrics: s.node.pipes, Log: s.log,
 	})
-	_, exclusive := bucket.Local()
 	for i, l := range r.lanes {
 		r.agents = append(r.agents, recovery.New(recovery.Options{
 			Stream: s.cfg.Name, Lane: l, Sink: r.sinks[i], Raw: r.raw, Assigned: r.pipe.Assigned, Claims: new(recovery.Local),
@@ -217,7 +217,7 @@ func (s *stream) founding(r *raw.Store) func(context.Context, string, map[record
 
 // openLane makes one sink and its lane. It does not connect: a sink that is away holds up nothing.
 func (s *stream) openLane(ctx context.Context, r *rooms, bucket store.Bucket, c *config.Sink, spool string) error {
-	sink, err := newSink(ctx, c.Options, sinkDeps{stream: s.cfg.Name, name: c.Name, spool: spool, log: s.log.With("sink", c.Name)})
+	sink, err := newSink(ctx, c.Options, sinkDeps{stream: s.cfg.Name, name: c.Name, spool: spool, queue: int64(c.Queue), log: s.log.With("sink", c.Name)})
 	if err != nil {
 		return fmt.Errorf("sink %s: %w", c.Name, err)
 	}
