@@ -144,6 +144,15 @@ func (n *Node) Kill() {
 	n.Exit(10 * time.Second)
 }
 
+// KillIfRunning is Kill, but a process that has ended by itself is no fault.
+func (n *Node) KillIfRunning() {
+	n.t.Helper()
+	if !n.child.Ended() {
+		_ = n.child.Signal(syscall.SIGKILL) // it may end at this moment
+		n.Exit(10 * time.Second)
+	}
+}
+
 // Pause stops the process as it is, until Continue.
 func (n *Node) Pause() { n.signal(syscall.SIGSTOP) }
 

@@ -74,7 +74,15 @@ type mark struct {
 // program must not be writing it.
 func (s *Suite) Raw(t testing.TB, location, stream string) map[string]*Chain {
 	t.Helper()
-	chains, err := readRaw(filepath.Join(s.Local(t, location), stream))
+	chains, err := readRaw(filepath.Join(s.Local(t, location), stream), false)
+	Must(t, err)
+	return chains
+}
+
+// RawAfterKill is Raw, but the last file of a chain may end in the middle of a write, as a killed process leaves it.
+func (s *Suite) RawAfterKill(t testing.TB, location, stream string) map[string]*Chain {
+	t.Helper()
+	chains, err := readRaw(filepath.Join(s.Local(t, location), stream), true)
 	Must(t, err)
 	return chains
 }
@@ -89,7 +97,7 @@ func (s *Suite) RawRecords(t testing.TB, location, stream string) (all []Record)
 }
 
 // readRaw reads a folder of chains: T/P/<first>.avro.
-func readRaw(dir string) (map[string]*Chain, error) {
+func readRaw(dir string, torn bool) (map[string]*Chain, error) {
 	chains := map[string]*Chain{}
 	folders, err := filepath.Glob(filepath.Join(dir, "*", "*", "_genesis"))
 	if err != nil {
@@ -97,7 +105,7 @@ func readRaw(dir string) (map[string]*Chain, error) {
 	}
 	for _, genesis := range folders {
 		folder := filepath.Dir(genesis)
-		c, err := readChain(folder)
+		c, err := readChain(folder, torn)
 		if err != nil {
 			return nil, fmt.Errorf("raw %s: %w", folder, err)
 		}
@@ -107,7 +115,7 @@ func readRaw(dir string) (map[string]*Chain, error) {
 	return chains, nil
 }
 
-func readChain(folder string) (*Chain, error) {
+func readChain(folder string, torn bool) (*Chain, error) {
 	number, _, _ := strings.Cut(filepath.Base(folder), ".")
 	partition, err := strconv.ParseInt(number, 10, 32)
 	if err != nil {
@@ -118,13 +126,16 @@ func readChain(folder string) (*Chain, error) {
 		return nil, err
 	}
 	slices.Sort(c.Files)
-	for _, path := range c.Files {
-		if err := c.read(path, int32(partition)); err != nil {
+	for i, path := range c.Files {
+		if err := c.read(path, int32(partition)); err != nil && !(torn && i == len(c.Files)-1 && errors.Is(err, errTorn)) {
 			return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
 		}
 	}
 	return c, nil
 }
+
+// errTorn is what cannot be read: the end of a write that was cut off, or damage.
+var errTorn = errors.New("unreadable")
 
 // read adds one file.
 func (c *Chain) read(path string, partition int32) error {
@@ -135,7 +146,7 @@ func (c *Chain) read(path string, partition int32) error {
 	defer f.Close()
 	r, err := ocf.NewReader(f)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w in its header: %w", errTorn, err)
 	}
 	defer r.Close()
 	name, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(path), ".avro"), 10, 64)
@@ -147,7 +158,7 @@ func (c *Chain) read(path string, partition int32) error {
 		if err := r.Decode(&e); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("behind offset %d: %w", c.Next, err)
+			return fmt.Errorf("%w behind offset %d: %w", errTorn, c.Next, err)
 		}
 		if err := c.add(e, partition); err != nil {
 			return err
