@@ -85,6 +85,7 @@ func kafkaOptions(c *kafka.Config, d sourceDeps) kafka.Options {
 type sinkDeps struct {
 	stream, name string
 	spool        string // a directory for files on their way to object storage
+	queue        int64  // bytes of memory that the lane may hold
 	log          *slog.Logger
 }
 
@@ -109,9 +110,13 @@ func newParquet(ctx context.Context, c *parquet.Config, d sinkDeps) (builtSink, 
 	if err != nil {
 		return builtSink{}, err
 	}
-	s, err := parquet.New(parquet.Options{Bucket: bucket, Stream: d.stream, Compression: c.Compression, Target: string(c.To)})
+	s, err := parquet.New(parquet.Options{Bucket: bucket, Stream: d.stream, Compression: c.Compression, Target: string(c.To), RowGroup: rowGroup(d.queue)})
 	return builtSink{s, pipeline.Roll{Rows: int64(c.Roll.Rows), Bytes: int64(c.Roll.Bytes), Age: time.Duration(c.Roll.Age)}}, err
 }
+
+// rowGroup is the memory after which a file's rows are written to its stage: a share of the queue, so that several partitions have a
+// file open without the lane having to close them early.
+func rowGroup(queue int64) int64 { return min(max(queue/8, 1<<20), parquet.DefaultRowGroup) }
 
 // mostCopied bounds one COPY, so that large rows do not gather by the thousand.
 const mostCopied = 8 << 20

@@ -147,7 +147,7 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 
 // openLane makes one sink and its lane. It does not connect: a sink that is away holds up nothing.
 func (s *stream) openLane(ctx context.Context, r *rooms, bucket store.Bucket, c *config.Sink, spool string) error {
-	sink, err := newSink(ctx, c.Options, sinkDeps{stream: s.cfg.Name, name: c.Name, spool: spool, log: s.log.With("sink", c.Name)})
+	sink, err := newSink(ctx, c.Options, sinkDeps{stream: s.cfg.Name, name: c.Name, spool: spool, queue: int64(c.Queue), log: s.log.With("sink", c.Name)})
 	if err != nil {
 		return fmt.Errorf("sink %s: %w", c.Name, err)
 	}

@@ -46,7 +46,7 @@ func (l *load) Add(b *row.Batch) error {
 		}
 		l.group.add(&b.IDs[i], &b.Records[i])
 		// Memory is summed up only now and then, and after each record that is large.
-		if l.group.rows%blockRows == 0 || len(b.Records[i].Value) > chunkSize/2 {
+		if l.group.rows%blockRows == 0 || b.Records[i].Size() > chunkSize {
 			l.roll()
 		}
 	}
@@ -57,7 +57,7 @@ func (l *load) Add(b *row.Batch) error {
 func (l *load) admit(b *row.Batch) error {
 	switch {
 	case l.finished:
-		return fmt.Errorf("add %v of %v: the load was committed", b.Span, b.Partition)
+		return fmt.Errorf("add %v of %v: the load is closed: Commit was called", b.Span, b.Partition)
 	case b.Span.Empty():
 		return fmt.Errorf("add %v of %v: the span is empty", b.Span, b.Partition)
 	case l.span.Empty():
@@ -118,12 +118,8 @@ func (l *load) flush() {
 
 // Size of the load. Out is exact for what is written and an estimate for what is not.
 func (l *load) Size() sinks.Size {
-	s := sinks.Size{Rows: l.rows(), Held: l.group.memory() + l.spool.memory() + l.rejected,
+	return sinks.Size{Rows: l.rows(), Held: l.group.memory() + l.spool.memory() + l.rejected,
 		Out: l.spool.total + l.sink.ratio.of(l.group.raw())}
-	if l.writer != nil {
-		s.Held += int64(cap(l.writer.page) + cap(l.writer.packed))
-	}
-	return s
 }
 
 func (l *load) rows() int64 {
