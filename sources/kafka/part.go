@@ -42,6 +42,7 @@ type part struct {
 	assigned bool // the receiver was told
 	leaving  bool // revoked, but the next owner still waits for us: commits are allowed, nothing is read
 
+	begun     int64 // where the assignment began
 	next      int64 // what the receiver has been given
 	nextEpoch int32 // the leader epoch of the record before next, -1 where it is not known
 	ask       int64 // what was fetched
@@ -202,7 +203,7 @@ func (s *Source) place(ctx context.Context, p *part) error {
 	if p.atLeast > p.next {
 		p.next, p.nextEpoch = p.atLeast, -1
 	}
-	p.ask, p.askEpoch, p.assigned = p.next, p.nextEpoch, true
+	p.ask, p.askEpoch, p.begun, p.assigned = p.next, p.nextEpoch, p.next, true
 	s.tell(sources.Assigned{Partitions: []sources.Assignment{{Partition: p.id, Epoch: p.epoch, Next: p.next}}})
 	if start.Stored {
 		s.compareCommit(p)
