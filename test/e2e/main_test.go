@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -113,10 +114,18 @@ func (b *bed) taken(n int64) {
 	})
 }
 
-func values(records []harness.Record) string {
-	var out []string
-	for _, r := range records {
-		out = append(out, fmt.Sprintf("%.20q", r.Value))
+// metric sums the samples of a metric.
+func (b *bed) metric(name string) (sum float64) {
+	b.Helper()
+	_, body, err := b.node.Get("/metrics")
+	harness.Must(b, err)
+	for line := range strings.Lines(string(body)) {
+		rest, ok := strings.CutPrefix(line, name)
+		if fields := strings.Fields(rest); ok && len(fields) > 0 && (rest[0] == '{' || rest[0] == ' ') {
+			v, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+			harness.Must(b, err)
+			sum += v
+		}
 	}
-	return strings.Join(out, " ")
+	return sum
 }
