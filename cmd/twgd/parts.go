@@ -69,6 +69,9 @@ func kafkaOptions(c *kafka.Config, d sourceDeps) kafka.Options {
 		TLS:            kafka.TLSOptions{Enabled: c.TLS.Enabled, CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, ServerName: c.TLS.ServerName},
 		SASL:           kafka.SASLOptions{Mechanism: c.SASL.Mechanism, Username: c.SASL.Username, Password: c.SASL.Password},
 	}
+	if len(c.Partitions) > 0 {
+		o.Topics = nil // the partitions name them
+	}
 	for _, b := range c.Brokers {
 		o.Brokers = append(o.Brokers, string(b))
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ type world struct {
 	net     kfake.VirtualNetwork
 	cluster *kfake.Cluster
 	ctx     context.Context
+	mu      sync.Mutex
 	gate    map[record.Partition]sources.Start
 	asked   []record.Partition // by the gate, in order
 	closing []func()
@@ -89,17 +91,38 @@ func (w *world) produce(topic string, partition int32, from, n int) {
 
 // answer is the gate of the world: what was stored wins, and a genesis is kept.
 func (w *world) answer(ctx context.Context, p record.Partition, genesis func(context.Context) (int64, error)) (sources.Start, error) {
-	if s, ok := w.gate[p]; ok {
-		w.asked = append(w.asked, p)
-		return s, nil
+	s, ok := w.stored(p)
+	if !ok {
+		at, err := genesis(ctx)
+		if err != nil {
+			return sources.Start{}, err
+		}
+		s = sources.Start{Next: at, LeaderEpoch: -1}
+		w.store(p, s)
 	}
-	at, err := genesis(ctx)
-	if err != nil {
-		return sources.Start{}, err
-	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.asked = append(w.asked, p)
-	w.gate[p] = sources.Start{Next: at, LeaderEpoch: -1}
-	return w.gate[p], nil
+	return s, nil
+}
+
+func (w *world) stored(p record.Partition) (sources.Start, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, ok := w.gate[p]
+	return s, ok
+}
+
+func (w *world) store(p record.Partition, s sources.Start) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gate[p] = s
+}
+
+func (w *world) wasAsked(p record.Partition) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.asked, p)
 }
 
 // consumer is a source that somebody reads, and what came of it. It stores what it is given in the world's gate.
@@ -152,7 +175,7 @@ func (r *consumer) step(d time.Duration) bool {
 	switch e := e.(type) {
 	case sources.Assigned:
 		for _, a := range e.Partitions {
-			if old, ok := r.assigned[a.Partition]; ok || !slices.Contains(r.asked, a.Partition) {
+			if old, ok := r.assigned[a.Partition]; ok || !r.wasAsked(a.Partition) {
 				r.Fatalf("%s is assigned again (%v), or the gate was not asked", a.Partition, old)
 			}
 			r.assigned[a.Partition], r.next[a.Partition] = a, a.Next
@@ -202,7 +225,7 @@ func (r *consumer) take(b *record.Batch) {
 	if b.Gap != "" {
 		r.gaps = append(r.gaps, fmt.Sprintf("%s [%d, %d) %s", b.Partition, b.First, b.Next, b.Gap))
 	}
-	r.gate[b.Partition] = sources.Start{Next: b.Next, LeaderEpoch: b.LeaderEpoch, Stored: true}
+	r.store(b.Partition, sources.Start{Next: b.Next, LeaderEpoch: b.LeaderEpoch, Stored: true})
 	b.Release()
 }
 

@@ -42,7 +42,8 @@ type part struct {
 	assigned bool // the receiver was told
 	leaving  bool // revoked, but the next owner still waits for us: commits are allowed, nothing is read
 
-	begun     int64 // where the assignment began
+	head      int64 // what is stored, as the gate said
+	stored    bool
 	next      int64 // what the receiver has been given
 	nextEpoch int32 // the leader epoch of the record before next, -1 where it is not known
 	ask       int64 // what was fetched
@@ -196,18 +197,16 @@ func (s *Source) place(ctx context.Context, p *part) error {
 		return ctx.Err()
 	}
 	s.epochs++
-	p.epoch, p.next, p.nextEpoch = s.epochs, start.Next, start.LeaderEpoch
+	p.epoch, p.head, p.stored, p.next, p.nextEpoch = s.epochs, start.Next, start.Stored, start.Next, start.LeaderEpoch
 	if !start.Stored {
 		p.nextEpoch = -1
 	}
 	if p.atLeast > p.next {
 		p.next, p.nextEpoch = p.atLeast, -1
 	}
-	p.ask, p.askEpoch, p.begun, p.assigned = p.next, p.nextEpoch, p.next, true
+	p.ask, p.askEpoch, p.assigned = p.next, p.nextEpoch, true
 	s.tell(sources.Assigned{Partitions: []sources.Assignment{{Partition: p.id, Epoch: p.epoch, Next: p.next}}})
-	if start.Stored {
-		s.compareCommit(p)
-	}
+	s.compareCommit(p)
 	s.doubt(p)
 	return nil
 }

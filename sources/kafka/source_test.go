@@ -74,7 +74,7 @@ func TestSeek(t *testing.T) {
 		r.until("all", func() bool { return r.total() == 20 })
 		before := r.assigned[p].Epoch
 		r.values[p] = nil
-		w.gate[p] = sources.Start{Next: 10, LeaderEpoch: -1, Stored: true}
+		w.store(p, sources.Start{Next: 10, LeaderEpoch: -1, Stored: true})
 		r.s.Seek(p, 15)
 		r.until("the end again", func() bool { return len(r.values[p]) == 5 })
 		if after := r.assigned[p]; after.Epoch <= before || after.Next != 15 {
