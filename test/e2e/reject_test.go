@@ -153,7 +153,7 @@ func TestCaseD17(t *testing.T) {
 		r := rows[0]
 		about(t, r, 0, "oversize")
 		if r.ValueSize == nil || *r.ValueSize != 1_200_000 || r.Value == nil || len(*r.Value) >= 1_200_000 || len(*r.Value) == 0 || r.TopicID != fmt.Sprintf("%x", topic.ID) {
-			t.Errorf("the entry has no cut preview with a reference: size %v, %d bytes, topic id %s", r.ValueSize, len(*r.Value), r.TopicID)
+			t.Errorf("the entry has no cut preview with a reference: size %v, %d bytes, topic id %s", *r.ValueSize, len(*r.Value), r.TopicID)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -9,13 +10,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// Committed is what the group's coordinator keeps of a topic, by partition.
-func (s *Suite) Committed(t testing.TB, topic Topic) map[int32]int64 {
+// Committed is what the group's coordinator keeps of a topic, by partition. A broker that was asked for no group before needs a moment.
+func (s *Suite) Committed(t testing.TB, topic Topic) (got map[int32]int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	got, err := s.committed(ctx, topic)
-	Must(t, err)
+	Await(t, "the group's offsets", 30*time.Second, func() (string, bool) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		var err error
+		got, err = s.committed(ctx, topic)
+		return fmt.Sprint(err), err == nil
+	})
 	return got
 }
 

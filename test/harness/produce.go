@@ -1,9 +1,11 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +19,7 @@ type Topic struct {
 	Name       string
 	ID         [16]byte
 	Partitions int32
+	largest    int32 // bytes of a batch
 }
 
 // Topic creates a topic of a name that nothing else has, and deletes it when the test ends where the broker is not ours.
@@ -35,7 +38,9 @@ func (s *Suite) TopicNamed(t testing.TB, name string, partitions int32, configs 
 	t.Helper()
 	id, err := s.Kafka.CreateTopic(t.Context(), name, partitions, configs)
 	Must(t, err)
-	return Topic{name, id, partitions}
+	largest, err := strconv.ParseInt(cmp.Or(configs["max.message.bytes"], "1000012"), 10, 32)
+	Must(t, err)
+	return Topic{name, id, partitions, int32(largest)}
 }
 
 // Record is a record as it was produced or as a store gave it back. Null and empty stay different: nil and not nil.
@@ -71,7 +76,7 @@ type Producer struct {
 func (s *Suite) Producer(t testing.TB, topic Topic) *Producer {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.Kafka.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.DefaultProduceTopic(topic.Name), kgo.ProducerBatchMaxBytes(16<<20), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(100000))
+		kgo.DefaultProduceTopic(topic.Name), kgo.ProducerBatchMaxBytes(topic.largest), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(100000))
 	Must(t, err)
 	p := &Producer{t: t, client: client, topic: topic, stop: func() {}}
 	t.Cleanup(func() { p.stop(); p.done.Wait(); client.Close() })

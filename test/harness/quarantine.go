@@ -8,23 +8,35 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/avro/ocf"
 )
 
 // Rejected is a row of a quarantine.
 type Rejected struct {
-	ID        string  `avro:"_twg_record_id"`
-	Topic     string  `avro:"__kafka_topic"`
-	Partition int32   `avro:"__kafka_partition"`
-	Offset    int64   `avro:"__kafka_offset"`
-	Key       *[]byte `avro:"__kafka_key"`
-	Value     *[]byte `avro:"__kafka_value"`
-	Reason    string  `avro:"reason"`
-	Sink      string  `avro:"sink"`
-	Detail    *string `avro:"detail"`
-	TopicID   string  `avro:"topic_id"`
-	ValueSize *int64  `avro:"value_size"`
+	ID            string    `avro:"_twg_record_id"`
+	Topic         string    `avro:"__kafka_topic"`
+	Partition     int32     `avro:"__kafka_partition"`
+	Offset        int64     `avro:"__kafka_offset"`
+	Timestamp     *int64    `avro:"__kafka_timestamp"`
+	TimestampType int32     `avro:"__kafka_timestamp_type"`
+	LeaderEpoch   int32     `avro:"__kafka_leader_epoch"`
+	ProducerID    int64     `avro:"__kafka_producer_id"`
+	ProducerEpoch int32     `avro:"__kafka_producer_epoch"`
+	Headers       []head    `avro:"__kafka_headers"`
+	Key           *[]byte   `avro:"__kafka_key"`
+	Value         *[]byte   `avro:"__kafka_value"`
+	Reason        string    `avro:"reason"`
+	Sink          string    `avro:"sink"`
+	Detail        *string   `avro:"detail"`
+	At            time.Time `avro:"at"`
+	Cluster       string    `avro:"cluster"`
+	TopicID       string    `avro:"topic_id"`
+	Generation    int32     `avro:"generation"`
+	KeySize       *int64    `avro:"key_size"`
+	ValueSize     *int64    `avro:"value_size"`
+	HeadersCount  int32     `avro:"headers_count"`
 }
 
 func (r Rejected) String() string {
