@@ -20,6 +20,7 @@ import (
 	"github.com/stream-arrow/twgd/sinks"
 	"github.com/stream-arrow/twgd/sinks/cuts"
 	"github.com/stream-arrow/twgd/sinks/raw"
+	"github.com/stream-arrow/twgd/sources"
 	"github.com/stream-arrow/twgd/store"
 )
 
@@ -45,6 +46,7 @@ type stream struct {
 type rooms struct {
 	raw     *raw.Store
 	bucket  store.Bucket // raw's
+	source  sources.Source
 	pipe    *pipeline.Stream
 	lanes   []*pipeline.Lane
 	agents  []*recovery.Agent
@@ -160,10 +162,12 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	if r.raw, err = raw.Open(ctx, raw.Options{Bucket: bucket, Stream: s.cfg.Name, Codec: s.cfg.Raw.Compression, Log: s.log}); err != nil {
 		return nil, err
 	}
-	source, err := newSource(s.cfg.Source.Options, sourceDeps{stream: s.cfg.Name, client: s.node.instance, log: s.log, found: s.founding(r.raw)})
+	_, exclusive := bucket.Local()
+	source, err := newSource(s.cfg.Source.Options, sourceDeps{stream: s.cfg.Name, alone: exclusive, client: s.node.instance, log: s.log, found: s.founding(r.raw)})
 	if err != nil {
 		return nil, err
 	}
+	r.source = source
 	if r.rejects, err = s.openRejects(ctx, bucket, spool); err != nil {
 		return nil, err
 	}
@@ -179,7 +183,6 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 		Flush:  pipeline.Flush{Bytes: int64(f.Bytes), Records: f.Records, Age: time.Duration(f.Age)},
 		Budget: int64(s.cfg.Budget), Grace: s.grace(), Metrics: s.node.pipes, Log: s.log,
 	})
-	_, exclusive := bucket.Local()
 	for i, l := range r.lanes {
 		r.agents = append(r.agents, recovery.New(recovery.Options{
 			Stream: s.cfg.Name, Lane: l, Sink: r.sinks[i], Raw: r.raw, Assigned: r.pipe.Assigned, Claims: new(recovery.Local),

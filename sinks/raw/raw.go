@@ -70,6 +70,8 @@ type medium interface {
 	head(ctx context.Context, c chainID) (sinks.Head, error)
 	// read calls f for the commits that touch s, in order.
 	read(ctx context.Context, c chainID, s checkpoint.Span, f func(commit) error) error
+	// verify goes over the whole chain and reports what is wrong with it.
+	verify(v *verifier) error
 }
 
 // writer extends one chain.

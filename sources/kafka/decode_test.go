@@ -176,9 +176,9 @@ func TestCodecs(t *testing.T) {
 				}
 				w.check(cl.ProduceSync(w.ctx, batch...).FirstErr())
 				r := w.open()
-				p := r.only()
-				r.until("all", func() bool { return r.total() == 3000 })
-				for i, v := range r.values[p] {
+				p := r.Only()
+				r.Until("all", func() bool { return r.Total() == 3000 })
+				for i, v := range r.Values[p] {
 					if v != strings.Repeat("x", 100)+numbers(i, i+1)[0] {
 						t.Fatalf("record %d is %q", i, v)
 					}

@@ -127,6 +127,7 @@ func (s *Source) onAssigned(parts map[string][]int32) {
 	if s.group.reached() {
 		s.notice(sources.Notice{Kind: "source_up", Text: fmt.Sprintf("group %s: joined", s.o.Group), Partition: s.whole()})
 	}
+	s.lose(keysOf(parts)) // nothing, unless the library has assigned again what it never revoked
 	s.adopt(keysOf(parts)...)
 	s.look()
 }

@@ -302,7 +302,7 @@ func (s *Source) compare(ctx context.Context, p *part, at place, doubts int) (re
 	case v.act == skip:
 		s.addGap(p, v.resume)
 	}
-	s.resume(p, spot.leader, log)
+	s.resume(p, spot.leader)
 	return "", 0, true
 }
 
@@ -330,12 +330,10 @@ func (s *Source) addGap(p *part, resume int64) {
 	p.ask, p.askEpoch = resume, -1
 }
 
-func (s *Source) resume(p *part, l leader, log extent) {
+// resume begins to read p from its leader.
+func (s *Source) resume(p *part, l leader) {
 	s.fetchFrom(l.broker)
 	p.state, p.led, p.faults, p.rest = reading, l, 0, time.Time{}
-	if p.end < 0 {
-		p.end, s.ends = log.end, true
-	}
 	if p.held != "" {
 		p.held = ""
 		s.tell(sources.Held{Partition: p.id})
