@@ -24,9 +24,10 @@ type controller struct {
 	held   map[record.Partition]string
 	ends   map[record.Partition]int64
 
-	agenda    agenda                    // parts with something open and no commit under way
-	busy      map[record.Partition]bool // chains with an Append under way, perhaps of an assignment that is over
-	releasing map[*part]bool            // revoked: the source waits for them
+	agenda    agenda                     // parts with something open and no commit under way
+	busy      map[record.Partition]bool  // chains with an Append under way, perhaps of an assignment that is over
+	mine      map[record.Partition]int64 // where what this process stored last ends
+	releasing map[*part]bool             // revoked: the source waits for them
 	parked    parked
 
 	events      chan sources.Event
@@ -50,7 +51,7 @@ func newController(opt Options, crew *crew) *controller {
 		opt: opt, crew: crew, budget: flow.Budget{Cap: opt.Budget},
 		points: checkpoint.NewCheckpointer[record.Partition](),
 		parts:  map[record.Partition]*part{}, held: map[record.Partition]string{}, ends: map[record.Partition]int64{},
-		busy: map[record.Partition]bool{}, releasing: map[*part]bool{}, parked: newParked(),
+		busy: map[record.Partition]bool{}, mine: map[record.Partition]int64{}, releasing: map[*part]bool{}, parked: newParked(),
 		events: make(chan sources.Event), written: make(chan written), committed: make(chan committed, 1),
 		slots: make(chan struct{}, opt.Writers), gone: make(chan struct{}),
 	}

@@ -76,6 +76,9 @@ func (c *controller) report(w written) {
 func (c *controller) settle(w written, now time.Time) {
 	p := w.part
 	delete(c.busy, p.id)
+	if w.stored.Ours {
+		c.mine[p.id] = w.stored.Next
+	}
 	switch {
 	case c.parts[p.id] != p:
 		if !w.ended {
@@ -141,8 +144,8 @@ func (c *controller) unstored(p *part, err error, now time.Time) {
 }
 
 // fenced handles a commit whose place another writer took. What lay below its end is stored already, by the other, who also
-// offers it to lanes; what is left becomes the next segment. Where nothing is left we are not the owner any more. A partition that is
-// being revoked asks for nothing: its next owner has shown up early.
+// offers it to lanes; what is left becomes the next segment. Where nothing is left we are not the owner any more, unless the other was
+// an earlier assignment of our own. A partition that is being revoked asks for nothing: its next owner has shown up early.
 func (c *controller) fenced(p *part) {
 	next := p.head.Next
 	p.begin = next
@@ -150,7 +153,11 @@ func (c *controller) fenced(p *part) {
 	switch {
 	case !p.idle():
 		c.opt.Log.Warn("another writer stored a part of what was open; going on behind it", "partition", p.id.String(), "next", next)
-	case len(p.released) == 0:
+	case len(p.released) > 0:
+	case c.mine[p.id] == next:
+		p.closed = true
+		c.opt.Source.Seek(p.id, next)
+	default:
 		c.opt.Log.Warn("fenced: another writer owns the chain now; rejoining", "partition", p.id.String(), "next", next)
 		p.closed = true
 		c.opt.Source.Seek(p.id, next)

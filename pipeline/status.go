@@ -42,8 +42,10 @@ func (s *Stream) Status(ctx context.Context) (st Status, ok bool) {
 	select {
 	case s.ask <- func(c *controller) { done <- c.status(time.Now()) }:
 		return <-done, true
-	case <-s.end:
-		return Status{State: "stopped"}, true
+	case <-s.end: // nobody else touches the controller any more
+		st := s.ctl.status(time.Now())
+		st.State = "stopped"
+		return st, true
 	case <-ctx.Done():
 		return Status{State: "blocked", Reason: "the pipeline does not answer"}, false
 	}
