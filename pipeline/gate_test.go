@@ -296,3 +296,51 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
+
+// D03: the committed position never goes back and is never beyond raw, whatever the group does.
+func TestCaseD03Rebalances(t *testing.T) {
+	for seed := range uint64(3) {
+		synctest.Test(t, func(t *testing.T) {
+			third := record.Partition{Cluster: "c", Topic: "orders", Number: 1}
+			all := []record.Partition{orders, bills, third}
+			dice, heap, broker := pipetest.NewDice(seed), new(pipetest.Heap), pipetest.NewBroker(all...)
+			store, err := raw.Open(t.Context(), raw.Options{Bucket: faultbucket.New(), Stream: "s", Codec: "null"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			slow := pipetest.Watch(store)
+			slow.Before(func(ctx context.Context, _ []*record.Batch) error {
+				return sleep(ctx, dice.Between(200*time.Millisecond, 2*time.Second))
+			})
+			broker.Stored = func(p record.Partition) int64 { head, _ := store.Head(context.Background(), p); return head.Next }
+			member := broker.Join(heap, dice)
+			member.Before = func(ctx context.Context) error { return sleep(ctx, dice.Between(0, 3*time.Second)) }
+			s := pipeline.New(pipeline.Options{Stream: "s", Source: member, Raw: slow, Budget: 50_000, Flush: pipeline.Flush{Records: 50, Age: 100 * time.Millisecond}})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- s.Run(ctx) }()
+			for range 20 {
+				for range 10 {
+					broker.Produce(all[dice.N(3)], dice.N(100))
+					time.Sleep(dice.Between(0, 500*time.Millisecond))
+				}
+				n := 1 + dice.N(3)
+				member.Rebalance(dice.Percent(30), all[:n]...)
+			}
+			time.Sleep(5 * time.Minute)
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			for _, p := range all {
+				holds(t, store, p, broker.End(p))
+				if got, wrong := broker.Committed(p); got != broker.End(p) || len(wrong) > 0 {
+					t.Errorf("seed %d: %v committed %d of %d, wrong: %q", seed, p, got, broker.End(p), wrong)
+				}
+			}
+			if live, _, err := heap.Live(); live != 0 || err != nil || len(slow.Wrong()) > 0 {
+				t.Errorf("seed %d: %d batches live, %v, raw misused: %v", seed, live, err, slow.Wrong())
+			}
+		})
+	}
+}
