@@ -149,3 +149,19 @@ func (s SpanSet) String() string {
 	}
 	return b.String()
 }
+
+// Remove takes the offsets of sp out of the set.
+func (s *SpanSet) Remove(sp Span) {
+	if sp.Empty() {
+		return
+	}
+	var out []Span
+	for _, have := range s.spans {
+		for _, rest := range []Span{{have.From, min(have.To, sp.From)}, {max(have.From, sp.To), have.To}} {
+			if !rest.Empty() {
+				out = append(out, rest)
+			}
+		}
+	}
+	s.spans = out
+}

@@ -207,6 +207,9 @@ func (s *Store) append(ctx context.Context, c *openChain, p record.Partition, ba
 		return sinks.Stored{}, fmt.Errorf("raw: %v is not open for writing", p)
 	}
 	head := *c.head.Load()
+	if batches[0].First < head.Next { // an append of an earlier assignment of our own came in between
+		return sinks.Stored{Head: head}, nil
+	}
 	mustFollow(head.Next, batches)
 	buf := s.bufs.Get().(*buffers)
 	defer s.bufs.Put(buf)

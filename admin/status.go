@@ -1,0 +1,70 @@
+package admin
+
+import "encoding/json"
+
+// Status is what /status answers. What is not known is null, never 0; pointers are nil then.
+type Status struct {
+	Version string          `json:"version"`
+	Node    Node            `json:"node"`
+	Cluster json.RawMessage `json:"cluster"` // nil: null, at size 0
+	Streams List[Stream]    `json:"streams"`
+}
+
+// Node is this process.
+type Node struct {
+	ID     string       `json:"id"`
+	Mode   string       `json:"mode"`     // ingest, both
+	Roles  List[string] `json:"roles"`    // worker, recovery
+	Uptime int64        `json:"uptime_s"` // seconds
+	Flow   *string      `json:"flow"`     // nil while nothing measures pressure
+}
+
+// Stream is one stream as this node sees it.
+type Stream struct {
+	Name       string           `json:"name"`
+	State      string           `json:"state"`            // starting, running, paused, blocked, stopped
+	Reason     string           `json:"reason,omitempty"` // why it is not running
+	Partitions List[Partition]  `json:"partitions"`
+	Sinks      List[Sink]       `json:"sinks"`
+	Quarantine Quarantine       `json:"quarantine"`
+	Drops      map[string]int64 `json:"drops"` // records by reason; nil where it is not known
+}
+
+// Partition is one partition that is read. All numbers but its own are offsets, lag is a count of them.
+type Partition struct {
+	Topic     string `json:"topic"`
+	Number    int32  `json:"partition"`
+	Position  *int64 `json:"position"`
+	Committed *int64 `json:"committed"`
+	RawNext   *int64 `json:"raw_next"`
+	End       *int64 `json:"end"`
+	Lag       *int64 `json:"lag"`
+}
+
+// Sink is one sink of a stream. Covered and GapRecords count offsets over the stream's partitions.
+type Sink struct {
+	Name           string  `json:"name"`
+	State          string  `json:"state"` // live, lagging, retrying, blocked
+	Covered        *int64  `json:"covered"`
+	GapRecords     *int64  `json:"gap_records"`
+	BacklogWindows *int64  `json:"backlog_windows"`
+	LastError      string  `json:"last_error"`
+	Backoff        float64 `json:"backoff_s"` // seconds until the next attempt; 0 where none waits
+}
+
+// Quarantine counts records since the stream's first start.
+type Quarantine struct {
+	Records *int64 `json:"records"`
+	Shed    *int64 `json:"shed"`
+}
+
+// List is a slice that is never null in JSON: an empty list is known to be empty.
+type List[T any] []T
+
+// MarshalJSON writes nil as [].
+func (l List[T]) MarshalJSON() ([]byte, error) {
+	if l == nil {
+		return []byte("[]"), nil
+	}
+	return json.Marshal([]T(l))
+}

@@ -1,0 +1,77 @@
+// Package rooms holds the table of rooms in docs/ARCHITECTURE.md against what the packages import.
+package rooms
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/stream-arrow/twgd/"
+
+// floors reads the table.
+func floors(t *testing.T) map[string]int {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d) \| (\S+) \|`).FindAllStringSubmatch(string(doc), -1) {
+		out[m[2]], _ = strconv.Atoi(m[1])
+	}
+	if len(out) == 0 {
+		t.Fatal("docs/ARCHITECTURE.md has no table of rooms")
+	}
+	return out
+}
+
+// suites and the tests' own packages stand beside the house.
+func outside(room string) bool {
+	return strings.HasPrefix(room, "internal/") || strings.HasPrefix(room, "test/") || strings.HasSuffix(room, "test") || strings.HasPrefix(room, "store/")
+}
+
+func TestRoomsImportLowerFloorsOnly(t *testing.T) {
+	floor := floors(t)
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../../...").Output()
+	if err != nil {
+		t.Fatal("go list: ", err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(strings.TrimSpace(line))
+		room := strings.TrimPrefix(fields[0], module)
+		if outside(room) {
+			continue
+		}
+		seen[room] = true
+		mine, known := floor[room]
+		if !known {
+			t.Errorf("room %s is not in the table of docs/ARCHITECTURE.md", room)
+			continue
+		}
+		for _, imp := range fields[1:] {
+			check(t, floor, room, mine, strings.TrimPrefix(imp, module), strings.HasPrefix(imp, module))
+		}
+	}
+	for room := range floor {
+		if !seen[room] {
+			t.Errorf("docs/ARCHITECTURE.md names room %s, which does not exist", room)
+		}
+	}
+}
+
+func check(t *testing.T, floor map[string]int, room string, mine int, imp string, ours bool) {
+	switch {
+	case !ours || imp == "store":
+	case imp == "admin" && room != "cmd/twgd":
+		t.Errorf("%s imports admin, which only cmd/twgd may", room)
+	case outside(imp):
+		t.Errorf("%s imports %s, which is for tests", room, imp)
+	case floor[imp] >= mine:
+		t.Errorf("%s (floor %d) imports %s (floor %d)", room, mine, imp, floor[imp])
+	}
+}
