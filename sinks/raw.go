@@ -23,7 +23,7 @@ type Raw interface {
 	// the head where it was; the same Append may be tried again with the same or more batches.
 	Append(ctx context.Context, p record.Partition, batches []*record.Batch) (Stored, error)
 
-	// End forgets the open chain of p and closes its files.
+	// End waits for an Append that is under way, forgets the open chain of p and closes its files.
 	End(p record.Partition)
 
 	// Head is the chain's head as it is stored now, for readers. ErrNoChain where p has none.

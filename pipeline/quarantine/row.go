@@ -88,18 +88,18 @@ func appendRow(b []byte, r *sinks.Reject, sink string, at time.Time) []byte {
 	b = avrofile.AppendBytes(b, r.Partition.Cluster)
 	b = avrofile.AppendBytes(b, hex.EncodeToString(r.Partition.TopicID[:]))
 	b = avrofile.AppendLong(b, int64(r.Partition.Generation))
-	b = appendSize(b, rec.Key)
-	b = appendSize(b, rec.Value)
-	return avrofile.AppendLong(b, int64(len(rec.Headers)))
+	b = appendSize(b, rec.Key, r.Whole.Key)
+	b = appendSize(b, rec.Value, r.Whole.Value)
+	return avrofile.AppendLong(b, int64(max(len(rec.Headers), r.Whole.Headers)))
 }
 
 func cut(v []byte) []byte { return v[:min(len(v), preview)] }
 
-func appendSize(b, v []byte) []byte {
+func appendSize(b, v []byte, whole int) []byte {
 	if v == nil {
 		return append(b, 0)
 	}
-	return avrofile.AppendLong(append(b, 2), int64(len(v)))
+	return avrofile.AppendLong(append(b, 2), int64(max(len(v), whole)))
 }
 
 // kept is how many headers in front are kept, whole, and how many bytes they take.

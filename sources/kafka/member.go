@@ -266,6 +266,9 @@ func (s *Source) checkCommit(positions []sources.Position) (*member, map[string]
 		if p == nil || !p.assigned || p.id != pos.Partition {
 			return nil, nil, fmt.Errorf("%s is not assigned to us", pos.Partition)
 		}
+		if pos.Next < p.head { // of an earlier assignment: the owners in between are further
+			return nil, nil, fmt.Errorf("position %d of %s is behind %d, where our assignment began", pos.Next, pos.Partition, p.head)
+		}
 		if offsets[p.topic] == nil {
 			offsets[p.topic] = map[int32]kgo.EpochOffset{}
 		}
