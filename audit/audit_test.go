@@ -50,9 +50,13 @@ func (s *scripted) Count(_ context.Context, _ record.Partition, spans []checkpoi
 	return out, s.err
 }
 
-type broker struct{ r map[record.Partition]checkpoint.Span }
+type broker struct {
+	r map[record.Partition]checkpoint.Span
+}
 
-func (b broker) Ranges(context.Context) (map[record.Partition]checkpoint.Span, error) { return b.r, nil }
+func (b broker) Ranges(context.Context) (map[record.Partition]checkpoint.Span, error) {
+	return b.r, nil
+}
 
 // counted counts what is read.
 type counted struct {

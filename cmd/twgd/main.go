@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stream-arrow/twgd/admin"
+	"github.com/stream-arrow/twgd/config"
 )
 
 // Stamped by the build.
@@ -77,7 +78,11 @@ func report(to io.Writer, err error) int {
 	}
 	var e *exit
 	var remote *admin.Error
+	var problems config.Problems
 	switch {
+	case errors.As(err, &problems): // each line names its place, as editors and terminals like it
+		fmt.Fprintln(to, problems.Error())
+		return exitUsage
 	case errors.As(err, &e):
 		if e.Error() != "" {
 			fmt.Fprintln(to, "twgd:", e.Error())
