@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -435,3 +436,5 @@ func TestEveryFlipInAFoundingIsFound(t *testing.T) {
 	})
 	f("_stream", func(s *bench) error { _, err := s.Found(t.Context(), "c", nil); return err })
 }
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 2)) }
