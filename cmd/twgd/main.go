@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -51,7 +52,7 @@ func main() {
 	ctx, stop := untilSignal()
 	err := root().ExecuteContext(ctx)
 	stop()
-	os.Exit(report(err))
+	os.Exit(report(os.Stderr, err))
 }
 
 // untilSignal ends the context at the first SIGTERM or SIGINT. The second one ends the process at once.
@@ -70,7 +71,7 @@ func untilSignal() (context.Context, func()) {
 }
 
 // report prints an error for people and returns the exit code.
-func report(err error) int {
+func report(to io.Writer, err error) int {
 	if err == nil {
 		return exitDone
 	}
@@ -79,14 +80,14 @@ func report(err error) int {
 	switch {
 	case errors.As(err, &e):
 		if e.Error() != "" {
-			fmt.Fprintln(os.Stderr, "twgd:", e.Error())
+			fmt.Fprintln(to, "twgd:", e.Error())
 		}
 		return e.code
 	case errors.As(err, &remote):
-		fmt.Fprintln(os.Stderr, "twgd:", remote.Text)
+		fmt.Fprintln(to, "twgd:", remote.Text)
 		return remote.Exit
 	}
-	fmt.Fprintln(os.Stderr, "twgd:", err)
+	fmt.Fprintln(to, "twgd:", err)
 	return exitFailed
 }
 
