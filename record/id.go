@@ -30,7 +30,7 @@ const maxMillis = 1<<48 - 1
 // inline is the size up to which an id's input is gathered and hashed in one call, which is faster than streaming the parts.
 const inline = 4 << 10
 
-// Hasher computes the ids of one partition's records. It allocates nothing per record. Not for concurrent use.
+// Hasher computes the ids of one partition's records. It allocates nothing for a record that is hashed in one call. Not for concurrent use.
 type Hasher struct {
 	buf    []byte // prefix, then the record's own part
 	prefix int
@@ -50,20 +50,18 @@ func NewHasher(p Partition) *Hasher {
 
 // ID computes the id of r.
 func (h *Hasher) ID(r *Record) ID {
-	var sum [sha256.Size]byte
-	if h.prefix+8+10+len(r.Key)+len(r.Value) <= inline {
-		b := binary.BigEndian.AppendUint64(h.buf[:h.prefix], uint64(r.Offset))
-		b = appendNullable(b, r.Key)
-		b = appendNullable(b, r.Value)
-		sum = sha256.Sum256(b)
-	} else {
-		h.sumLong(r, &sum)
+	if h.prefix+8+10+len(r.Key)+len(r.Value) > inline {
+		return compose(r.Timestamp, h.sumLong(r))
 	}
-	return compose(r.Timestamp, sum)
+	b := binary.BigEndian.AppendUint64(h.buf[:h.prefix], uint64(r.Offset))
+	b = appendNullable(b, r.Key)
+	b = appendNullable(b, r.Value)
+	return compose(r.Timestamp, sha256.Sum256(b))
 }
 
-// sumLong streams the parts, so that a large value is not copied.
-func (h *Hasher) sumLong(r *Record, sum *[sha256.Size]byte) {
+// sumLong streams the parts, so that a large value is not copied. What a stream is given escapes to the heap, so nothing of the
+// short way goes through here.
+func (h *Hasher) sumLong(r *Record) (sum [sha256.Size]byte) {
 	var head [5]byte
 	h.stream.Reset()
 	h.stream.Write(binary.BigEndian.AppendUint64(h.buf[:h.prefix], uint64(r.Offset)))
@@ -76,6 +74,7 @@ func (h *Hasher) sumLong(r *Record, sum *[sha256.Size]byte) {
 		h.stream.Write(part)
 	}
 	h.stream.Sum(sum[:0])
+	return sum
 }
 
 // IDs appends the ids of records to dst.
