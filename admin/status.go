@@ -22,7 +22,8 @@ type Node struct {
 // Stream is one stream as this node sees it.
 type Stream struct {
 	Name       string           `json:"name"`
-	State      string           `json:"state"` // starting, running, paused, blocked, stopped
+	State      string           `json:"state"`            // starting, running, paused, blocked, stopped
+	Reason     string           `json:"reason,omitempty"` // why it is not running
 	Partitions List[Partition]  `json:"partitions"`
 	Sinks      List[Sink]       `json:"sinks"`
 	Quarantine Quarantine       `json:"quarantine"`

@@ -2,35 +2,62 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/record"
-	"github.com/stream-arrow/twgd/sources"
+	"github.com/stream-arrow/twgd/sinks"
 	"github.com/stream-arrow/twgd/store"
 )
 
+// written is how a commit to raw ended.
+type written struct {
+	part    *part
+	batches []*record.Batch
+	stored  sinks.Stored
+	err     error
+	took    time.Duration
+	at      time.Time
+	ended   bool // it was no commit: the chain was closed
+}
+
 // write begins a commit of what is open. The batches are held by the writer too, since the partition may be revoked, and what it
 // had be given up, while the store still reads them.
-func (c *controller) write(ctx context.Context, p *part, now time.Time) {
-	batches := p.take(c.opt.Flush, now)
-	for _, b := range batches {
+func (c *controller) write(ctx context.Context, p *part) {
+	w := written{part: p, batches: p.take(c.opt.Flush)}
+	for _, b := range w.batches {
 		b.Retain()
 	}
-	go func() {
+	c.busy[p.id] = true
+	c.plan(p)
+	c.crew.begin("storing "+p.id.String(), func() {
 		select {
 		case c.slots <- struct{}{}:
+			begin := time.Now()
+			w.stored, w.err = c.append(ctx, p.id, w.batches)
+			<-c.slots
+			w.at = time.Now()
+			w.took = w.at.Sub(begin)
 		case <-ctx.Done():
-			c.report(written{part: p, batches: batches, err: ctx.Err(), at: time.Now()})
-			return
+			w.err = ctx.Err()
 		}
-		begin := time.Now()
-		stored, err := c.opt.Raw.Append(ctx, p.id, batches)
-		<-c.slots
-		c.report(written{part: p, batches: batches, stored: stored, err: err, took: time.Since(begin), at: time.Now()})
-	}()
+		c.report(w)
+	})
+}
+
+// errNoGenesis is never seen where the source asked the gate first, as it must.
+var errNoGenesis = errors.New("a partition is written whose chain was never begun")
+
+// append stores one commit. The chain may have been closed by the end of an earlier assignment after the source had asked where it
+// ends; to begin it once more costs nothing where it is open.
+func (c *controller) append(ctx context.Context, p record.Partition, batches []*record.Batch) (sinks.Stored, error) {
+	_, err := c.opt.Raw.Begin(ctx, p, func(context.Context) (int64, error) { return 0, errNoGenesis })
+	if err != nil {
+		return sinks.Stored{}, err
+	}
+	return c.opt.Raw.Append(ctx, p, batches)
 }
 
 // report hands the outcome to the controller, unless that has ended.
@@ -44,35 +71,51 @@ func (c *controller) report(w written) {
 	}
 }
 
-// settle takes the outcome of a commit.
-func (c *controller) settle(w written) {
-	p, now := w.part, time.Now()
-	defer func() {
-		for _, b := range w.batches {
-			b.Release()
+// settle takes the outcome of a commit. Where the partition was revoked meanwhile it changes nothing: the next owner finds in raw
+// what is there.
+func (c *controller) settle(w written, now time.Time) {
+	p := w.part
+	delete(c.busy, p.id)
+	if w.stored.Ours {
+		c.mine[p.id] = w.stored.Next
+	}
+	switch {
+	case c.parts[p.id] != p:
+		if !w.ended {
+			c.endChain(p)
 		}
-	}()
-	if c.parts[p.id] != p { // revoked meanwhile: the next owner finds in raw what is there
-		c.end(p.id)
-		return
+	case w.ended:
+	case w.err != nil:
+		c.unstored(p, w.err, now)
+	default:
+		c.stored(p, w)
 	}
-	if w.err != nil {
-		c.unstored(p, w, now)
-		return
+	for _, b := range w.batches {
+		b.Release()
 	}
+	if p := c.parts[p.id]; p != nil {
+		c.plan(p)
+		if p.urgent && p.idle() {
+			c.commitAt = now
+		}
+	}
+}
+
+// stored takes a commit that raw has answered. Only what we stored ourselves is offered to lanes.
+func (c *controller) stored(p *part, w written) {
 	p.head = w.stored.Head
-	if !w.stored.Ours {
-		c.fenced(p, now)
-		return
+	done := p.stored(p.head.Next)
+	if w.stored.Ours {
+		c.opt.Metrics.stored(c.opt.Stream, w.stored.Bytes, w.took, done)
 	}
-	done := p.stored(w.stored.Next, now)
-	c.opt.Metrics.stored(c.opt.Stream, w.stored.Bytes, w.took, done)
 	for _, a := range done {
-		c.offer(p, a.batch, w.at)
+		if w.stored.Ours {
+			c.offer(p, a.batch, w.at)
+		}
 		c.finish(a, checkpoint.Durable)
 	}
-	if p.urgent && p.idle() {
-		c.commitAt = now
+	if !w.stored.Ours {
+		c.fenced(p)
 	}
 }
 
@@ -82,6 +125,9 @@ func (c *controller) offer(p *part, b *record.Batch, stored time.Time) {
 		c.opt.Log.Error("records are lost: the source no longer had them", "partition", p.id.String(), "from", b.First, "to", b.Next, "records", b.Next-b.First, "reason", b.Gap)
 		c.opt.Metrics.gap(c.opt.Stream, b)
 	}
+	if len(c.opt.Lanes) == 0 {
+		return
+	}
 	o := newOffered(b, stored, p.ids)
 	for _, l := range c.opt.Lanes {
 		l.Offer(o)
@@ -89,73 +135,35 @@ func (c *controller) offer(p *part, b *record.Batch, stored time.Time) {
 }
 
 // unstored keeps everything for another try.
-func (c *controller) unstored(p *part, w written, now time.Time) {
+func (c *controller) unstored(p *part, err error, now time.Time) {
 	if p.failed == "" {
-		c.opt.Log.Error("raw does not take a commit; no position moves, trying again", "partition", p.id.String(), "error", w.err)
+		c.opt.Log.Error("raw does not take a commit; no position moves, trying again", "partition", p.id.String(), "error", err)
 	}
 	c.opt.Metrics.gateFailed(c.opt.Stream)
-	p.unstored(store.Describe(w.err), now.Add(p.backoff.Next(jitter())), now)
+	p.unstored(store.Describe(err), now.Add(p.backoff.Next(jitter())))
 }
 
-// fenced handles a commit whose place another writer took. What lies below its end is stored already, by the other, who also
-// offers it to lanes; what is left becomes the next segment. Where nothing is left we are not the owner any more.
-func (c *controller) fenced(p *part, now time.Time) {
+// fenced handles a commit whose place another writer took. What lay below its end is stored already, by the other, who also
+// offers it to lanes; what is left becomes the next segment. Where nothing is left we are not the owner any more, unless the other was
+// an earlier assignment of our own. A partition that is being revoked asks for nothing: its next owner has shown up early.
+func (c *controller) fenced(p *part) {
 	next := p.head.Next
-	for _, a := range p.dropBelow(next, now) {
-		c.finish(a, checkpoint.Durable)
-	}
-	if !p.idle() {
-		c.opt.Log.Warn("another writer stored a part of what was open; going on behind it", "partition", p.id.String(), "next", next)
-		return
-	}
-	c.opt.Log.Warn("fenced: another writer owns the chain now; rejoining", "partition", p.id.String(), "next", next)
-	p.fenced = true
+	p.begin = next
 	c.opt.Metrics.fenced(c.opt.Stream)
-	c.opt.Source.Seek(p.id, next)
-	c.opt.Source.Rejoin()
-}
-
-// commit tells the source how far raw is: at most one call at a time, for what has moved since the last.
-func (c *controller) commit(ctx context.Context, now time.Time) {
-	c.commitAt = now.Add(c.opt.Commit)
-	if c.committing {
-		return
-	}
-	due := c.points.Due()
-	if len(due) == 0 {
-		return
-	}
-	positions := make([]sources.Position, 0, len(due))
-	for id, next := range due {
-		head := c.parts[id].head
-		positions = append(positions, sources.Position{Partition: id, Next: next, First: head.Last, LeaderEpoch: head.LeaderEpoch})
-	}
-	c.committing = true
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		c.committed <- committed{positions, c.opt.Source.Commit(ctx, positions)}
-	}()
-}
-
-func (c *controller) noteCommitted(done committed) {
-	c.committing = false
-	if done.err != nil {
-		if c.commitError == nil {
-			c.opt.Log.Warn("the source does not take the position; it is a hint only, raw has the truth", "error", done.err)
-		}
-		c.commitError = fmt.Errorf("committing positions: %w", done.err)
-		return
-	}
-	c.commitError = nil
-	for _, pos := range done.positions {
-		c.points.Committed(pos.Partition, pos.Next)
-		c.opt.Metrics.position(c.opt.Stream, pos)
+	switch {
+	case !p.idle():
+		c.opt.Log.Warn("another writer stored a part of what was open; going on behind it", "partition", p.id.String(), "next", next)
+	case len(p.released) > 0:
+	case c.mine[p.id] == next:
+		p.closed = true
+		c.opt.Source.Seek(p.id, next)
+	default:
+		c.opt.Log.Warn("fenced: another writer owns the chain now; rejoining", "partition", p.id.String(), "next", next)
+		p.closed = true
+		c.opt.Source.Seek(p.id, next)
+		c.opt.Source.Rejoin()
 	}
 }
-
-// commitFailed reports whether the last try to tell the source failed: shutdown does not wait for another.
-func (c *controller) commitFailed() bool { return c.commitError != nil }
 
 // failures notes, from any goroutine, for which partitions raw did not answer.
 type failures struct {

@@ -52,7 +52,9 @@ type Lane struct {
 		bytes    int64 // of what is queued and what loads hold
 		holding  map[record.Partition]*checkpoint.SpanSet
 		coverage map[record.Partition]*coverage
-		close    map[record.Partition]bool // partitions whose load should be closed now
+		offered  int64                      // how many batches were taken
+		close    map[record.Partition]int64 // partitions whose load should be closed once so many offered batches are in loads
+		again    bool                       // the destination answers, though the last try of the lane itself failed
 		draining bool
 		health   health
 		counts   LaneCounts
@@ -61,12 +63,16 @@ type Lane struct {
 	// The rest belongs to the lane's goroutine.
 	loads     map[record.Partition]*load // open, by partition; under the zero partition where a load takes all
 	ready     []*load                    // closed, waiting for a commit
+	gathered  int64                      // how many of the offered batches have left the queue
 	inflight  int
 	opened    bool
 	opening   bool
 	loading   bool
 	backoff   flow.Backoff
 	retryAt   time.Time
+	asking    pause // between questions for coverage, which may fail while commits succeed
+	beginning pause // between tries to begin a load
+	stopped   bool  // the context has ended
 	drainOver bool
 }
 
@@ -87,19 +93,39 @@ type health struct {
 	state   string // live, retrying, blocked
 	reason  string
 	backoff time.Duration
-	since   time.Time
+	carried bool // recovery saw the fault, not the lane itself
 }
+
+// pause is a backoff with the moment it lasts until.
+type pause struct {
+	flow.Backoff
+	until time.Time
+}
+
+func newPause() pause { return pause{Backoff: flow.Backoff{Base: laneBackoff, Max: laneBackoffMax}} }
+
+func (p *pause) over(now time.Time) bool { return !now.Before(p.until) }
+func (p *pause) failed(now time.Time)    { p.until = now.Add(p.Next(jitter())) }
+
+// The pauses of a lane whose destination does not answer.
+const (
+	laneBackoff    = 200 * time.Millisecond
+	laneBackoffMax = 15 * time.Second
+)
 
 // NewLane prepares a lane. It does nothing until its stream runs.
 func NewLane(opt LaneOptions) *Lane {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
+	if opt.Covered == nil {
+		opt.Covered = func(record.Partition, checkpoint.SpanSet) {}
+	}
 	l := &Lane{opt: opt, wake: make(chan struct{}, 1), drained: make(chan struct{}), results: make(chan outcome),
-		loads: map[record.Partition]*load{}, backoff: flow.Backoff{Base: 200 * time.Millisecond, Max: 15 * time.Second}}
+		loads: map[record.Partition]*load{}, backoff: flow.Backoff{Base: laneBackoff, Max: laneBackoffMax}, asking: newPause(), beginning: newPause()}
 	l.mu.holding = map[record.Partition]*checkpoint.SpanSet{}
 	l.mu.coverage = map[record.Partition]*coverage{}
-	l.mu.close = map[record.Partition]bool{}
+	l.mu.close = map[record.Partition]int64{}
 	l.mu.health.state = "live"
 	return l
 }
@@ -120,6 +146,7 @@ func (l *Lane) Offer(o *Offered) bool {
 	o.Batch.Retain()
 	l.mu.queue = append(l.mu.queue, o)
 	l.mu.bytes += o.Batch.Bytes
+	l.mu.offered++
 	l.hold(o.Batch.Partition, span(o.Batch))
 	l.nudge()
 	return true
@@ -153,7 +180,7 @@ func (l *Lane) nudge() {
 }
 
 // assigned says that a partition is ours from now on, so that its coverage has to be known.
-func (l *Lane) assigned(p record.Partition, _ int64) {
+func (l *Lane) assigned(p record.Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c := l.mu.coverage[p]; c != nil {
@@ -172,7 +199,7 @@ func (l *Lane) revoked(p record.Partition) {
 	if c := l.mu.coverage[p]; c != nil {
 		c.live = false
 	}
-	l.mu.close[p] = true
+	l.mu.close[p] = l.mu.offered
 	l.nudge()
 }
 
@@ -190,9 +217,10 @@ func (l *Lane) run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		now := time.Now()
+		l.stopped = ctx.Err() != nil
 		l.expire(now)
 		l.begin(ctx, now)
-		if ctx.Err() != nil && l.inflight == 0 && !l.opening && !l.loading {
+		if l.stopped && l.inflight == 0 && !l.opening && !l.loading {
 			l.abandon()
 			return
 		}
@@ -209,7 +237,7 @@ func (l *Lane) run(ctx context.Context) {
 
 // done is ctx's end, once: after it the lane waits only for what is under way.
 func (l *Lane) done(ctx context.Context) <-chan struct{} {
-	if ctx.Err() != nil {
+	if l.stopped {
 		return nil
 	}
 	return ctx.Done()
@@ -217,9 +245,10 @@ func (l *Lane) done(ctx context.Context) <-chan struct{} {
 
 // begin starts whatever can be started now.
 func (l *Lane) begin(ctx context.Context, now time.Time) {
-	if ctx.Err() != nil {
+	if l.stopped {
 		return
 	}
+	l.tryAgain()
 	l.openSink(ctx, now)
 	l.learnCoverage(ctx, now)
 	l.gather(now)
@@ -228,6 +257,9 @@ func (l *Lane) begin(ctx context.Context, now time.Time) {
 	l.noteDrained()
 }
 
+// answerTime is what a destination has to open, or to say what it holds of one partition.
+const answerTime = 30 * time.Second
+
 // openSink makes the destination ready, in the background.
 func (l *Lane) openSink(ctx context.Context, now time.Time) {
 	if l.opened || l.opening || now.Before(l.retryAt) {
@@ -235,7 +267,7 @@ func (l *Lane) openSink(ctx context.Context, now time.Time) {
 	}
 	l.opening = true
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
 		l.results <- openOutcome{l.opt.Sink.Open(ctx)}
 	}()
@@ -243,7 +275,7 @@ func (l *Lane) openSink(ctx context.Context, now time.Time) {
 
 // learnCoverage asks the sink what it holds of partitions that are new to us.
 func (l *Lane) learnCoverage(ctx context.Context, now time.Time) {
-	if !l.opened || l.loading || now.Before(l.retryAt) {
+	if !l.opened || l.loading || now.Before(l.retryAt) || !l.asking.over(now) {
 		return
 	}
 	unknown := l.unknown()
@@ -268,12 +300,7 @@ func (l *Lane) unknown() (out []record.Partition) {
 func (l *Lane) askCoverage(ctx context.Context, partitions []record.Partition) coverageOutcome {
 	out := coverageOutcome{sets: map[record.Partition]checkpoint.SpanSet{}}
 	for _, p := range partitions {
-		set, err := l.opt.Sink.Coverage(ctx, p)
-		if err == nil && l.opt.Cuts != nil {
-			var empties checkpoint.SpanSet
-			empties, err = l.opt.Cuts.Empties(ctx, p)
-			set.Union(empties)
-		}
+		set, err := l.askOne(ctx, p)
 		if err != nil {
 			out.err = err
 			return out
@@ -281,6 +308,18 @@ func (l *Lane) askCoverage(ctx context.Context, partitions []record.Partition) c
 		out.sets[p] = set
 	}
 	return out
+}
+
+func (l *Lane) askOne(ctx context.Context, p record.Partition) (checkpoint.SpanSet, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	set, err := l.opt.Sink.Coverage(ctx, p)
+	if err != nil || l.opt.Cuts == nil {
+		return set, err
+	}
+	empties, err := l.opt.Cuts.Empties(ctx, p)
+	set.Union(empties)
+	return set, err
 }
 
 // abandon gives up everything: the context has ended.
@@ -295,17 +334,13 @@ func (l *Lane) abandon() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.draining = true
-	for _, o := range l.mu.queue {
-		l.dequeued(o)
+	for len(l.mu.queue) > 0 {
+		o := l.dequeue()
 		l.unhold(o.Batch.Partition, span(o.Batch))
 		o.Batch.Release()
 	}
-	l.mu.queue = nil
 	l.noteDrainedLocked(true)
 }
-
-// dequeued takes a batch's bytes off. The mutex is held.
-func (l *Lane) dequeued(o *Offered) { l.mu.bytes -= o.Batch.Bytes }
 
 // noteDrained tells who waits that nothing is left.
 func (l *Lane) noteDrained() {

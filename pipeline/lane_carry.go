@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -55,12 +54,18 @@ func (c *carrier) add(ctx context.Context, b *record.Batch) error {
 	if err != nil {
 		return err
 	}
-	c.open.rejects = append(c.open.rejects, rejects...)
+	c.open.reject(rejects)
 	c.at = b.Next
-	if c.l.opt.Cuts == nil && full(c.open.sink.Size(), c.l.opt.Roll) {
+	if c.l.opt.Cuts == nil && c.enough() {
 		return c.commit(ctx)
 	}
 	return nil
+}
+
+// enough reports whether what is open should be committed. Memory counts as well as output: a window may hold anything, and the lane
+// beside needs its share.
+func (c *carrier) enough() bool {
+	return full(c.open, c.l.opt.Roll) || c.open.sink.Size().Held+c.open.extra >= max(c.l.opt.Queue/2, 1<<20)
 }
 
 func (c *carrier) commit(ctx context.Context) error {
@@ -86,16 +91,7 @@ func (c *carrier) discard() {
 
 // failed shows a fault of the destination in the lane's health.
 func (c *carrier) failed(err error) error {
-	var fault *sinks.Error
-	if errors.As(err, &fault) {
-		c.l.mu.Lock()
-		state := "retrying"
-		if fault.Kind == sinks.Blocked {
-			state = "blocked"
-		}
-		c.l.mu.health = health{state: state, reason: reasonOf(err), since: time.Now()}
-		c.l.mu.Unlock()
-	}
+	c.l.carryFailed(err)
 	return err
 }
 
@@ -126,33 +122,6 @@ func (l *Lane) Coverage(p record.Partition) (set checkpoint.SpanSet, ok bool) {
 	return c.set.Clone(), c.known
 }
 
-// Available reports whether the destination is thought to answer, so that recovery need not wait for a failure to end.
-func (l *Lane) Available() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.health.state == "live"
-}
-
-// Recovered says that recovery reached the destination: its fault, if one is shown, has ended.
-func (l *Lane) Recovered() {
-	l.mu.Lock()
-	was := l.mu.health.state
-	l.mu.Unlock()
-	if was != "live" {
-		l.healthySoon()
-	}
-}
-
-// healthySoon makes the lane's goroutine try again at once; only its own success counts as health while it has work of its own.
-func (l *Lane) healthySoon() {
-	l.mu.Lock()
-	if l.mu.bytes == 0 {
-		l.mu.health = health{state: "live"}
-	}
-	l.mu.Unlock()
-	l.nudge()
-}
-
 // Cuts is the chain of cuts, nil where the sink has none.
 func (l *Lane) Cuts() sinks.Cuts { return l.opt.Cuts }
 
@@ -167,15 +136,6 @@ func (l *Lane) Holding(p record.Partition) []checkpoint.Span {
 		return set.Clone().Spans()
 	}
 	return nil
-}
-
-// reasonOf is the line for a status page.
-func reasonOf(err error) string {
-	var fault *sinks.Error
-	if errors.As(err, &fault) {
-		return fault.Reason
-	}
-	return err.Error()
 }
 
 // cut copies a record for a reject, with no more of its value than a preview.

@@ -26,33 +26,44 @@ type Options struct {
 	Flush   Flush
 	Budget  int64         // bytes between the source and the gate
 	Commit  time.Duration // how often the source is told the position; 0 means 1 s
-	Grace   time.Duration // what shutdown may take
+	Release time.Duration // how long a revoked partition may take to be stored and told; 0 means 30 s
+	Grace   time.Duration // what shutdown may take; 0 means 25 s
 	Writers int           // commits under way at once over all partitions; 0 means 16
 	Metrics *Metrics
 	Log     *slog.Logger
 }
 
+func (o *Options) setDefaults() {
+	for _, d := range []struct {
+		of *time.Duration
+		is time.Duration
+	}{{&o.Commit, time.Second}, {&o.Release, 30 * time.Second}, {&o.Grace, 25 * time.Second}} {
+		if *d.of == 0 {
+			*d.of = d.is
+		}
+	}
+	if o.Writers == 0 {
+		o.Writers = 16
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
 // Stream runs one stream. Create it with New; Run may be called once.
 type Stream struct {
-	opt Options
-	ctl *controller
-	ask chan func(*controller)
-	end chan struct{} // closed when the controller has ended
+	opt  Options
+	ctl  *controller
+	crew *crew
+	ask  chan func(*controller)
+	end  chan struct{} // closed when the controller has ended
 }
 
 // New prepares a stream.
 func New(opt Options) *Stream {
-	if opt.Commit == 0 {
-		opt.Commit = time.Second
-	}
-	if opt.Writers == 0 {
-		opt.Writers = 16
-	}
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
-	s := &Stream{opt: opt, ask: make(chan func(*controller)), end: make(chan struct{})}
-	s.ctl = newController(opt)
+	opt.setDefaults()
+	s := &Stream{opt: opt, crew: new(crew), ask: make(chan func(*controller)), end: make(chan struct{})}
+	s.ctl = newController(opt, s.crew)
 	return s
 }
 
@@ -60,68 +71,62 @@ func New(opt Options) *Stream {
 // passed them.
 var ErrUnfinished = errors.New("the gate was not flushed within the grace period; the position has not moved past what is stored")
 
+// ErrHanging says that something did not end though it was told to. What it holds was not counted as done by anybody.
+var ErrHanging = errors.New("the grace period is over, and something still hangs")
+
 // Run moves records until ctx ends, then flushes the gate, commits, and drains the lanes, all within the grace period. It returns
-// when everything it started has ended.
+// when everything it started has ended, or, with ErrHanging, when the grace period is over and a destination ignores that.
 func (s *Stream) Run(ctx context.Context) error {
-	defer close(s.end)
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	lanes := s.startLanes(hard)
-	err := s.opt.Source.Open(hard, s.gate)
-	if err == nil {
-		err = s.ctl.run(ctx, hard, s.ask)
-	}
-	deadline, stop := context.WithTimeout(hard, s.ctl.graceLeft())
-	defer stop()
-	lanes.drain(deadline)
-	cerr := s.opt.Source.Close(deadline)
-	cancel()
-	lanes.wait()
-	return errors.Join(err, cerr)
-}
-
-// gate answers the source where a partition begins, trying until raw answers. It is called from the source's goroutines.
-func (s *Stream) gate(ctx context.Context, p record.Partition, genesis func(context.Context) (int64, error)) (sources.Start, error) {
-	wait := flow.Backoff{Base: 200 * time.Millisecond, Max: 10 * time.Second}
-	for {
-		head, err := s.opt.Raw.Begin(ctx, p, genesis)
-		if err == nil {
-			s.ctl.gateFailed.clear(p)
-			s.ctl.genesis.Store(p, head.Genesis)
-			return sources.Start{Next: head.Next, LeaderEpoch: head.LeaderEpoch, Stored: head.Next > head.Genesis}, nil
-		}
-		if s.ctl.gateFailed.set(p, err) {
-			s.opt.Log.Error("raw does not answer where a partition begins; trying again", "partition", p.String(), "error", err)
-		}
-		if err := sleep(ctx, wait.Next(rand.Float64())); err != nil {
-			return sources.Start{}, err
-		}
-	}
-}
-
-// laneGroup is the lanes that run.
-type laneGroup struct {
-	lanes []*Lane
-	done  chan struct{}
-}
-
-func (s *Stream) startLanes(ctx context.Context) *laneGroup {
-	g := &laneGroup{lanes: s.opt.Lanes, done: make(chan struct{}, len(s.opt.Lanes))}
 	for _, l := range s.opt.Lanes {
-		go func() {
-			l.run(ctx)
-			g.done <- struct{}{}
-		}()
+		s.crew.begin("sink "+l.Name(), func() { l.run(hard) })
 	}
-	return g
+	err := s.read(ctx, hard)
+	close(s.end)
+	err = errors.Join(err, s.leave(hard))
+	cancel()
+	last, stop := context.WithTimeout(context.Background(), s.ctl.graceLeft(10))
+	defer stop()
+	return errors.Join(err, s.crew.wait(last))
+}
+
+// read opens the source and lets the controller run until there is nothing more to do for it.
+func (s *Stream) read(ctx, hard context.Context) error {
+	opening, cancel := context.WithCancel(hard)
+	defer cancel()
+	stop := context.AfterFunc(ctx, cancel) // a source that cannot be reached must not hold up the end
+	err := s.opt.Source.Open(opening, s.gate)
+	switch {
+	case !stop() && err != nil:
+		return nil
+	case err != nil:
+		return err
+	}
+	return s.ctl.run(ctx, hard, s.ask)
+}
+
+// leave leaves the group and drains the lanes, side by side: whoever takes the partitions over need not wait for our sinks.
+func (s *Stream) leave(hard context.Context) error {
+	ctx, cancel := context.WithTimeout(hard, s.ctl.graceLeft(9))
+	defer cancel()
+	closed := make(chan error, 1)
+	s.crew.begin("closing the source", func() { closed <- s.opt.Source.Close(ctx) })
+	drain(ctx, s.opt.Lanes)
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // drain lets every lane finish what it holds until ctx ends.
-func (g *laneGroup) drain(ctx context.Context) {
-	for _, l := range g.lanes {
+func drain(ctx context.Context, lanes []*Lane) {
+	for _, l := range lanes {
 		l.drain()
 	}
-	for _, l := range g.lanes {
+	for _, l := range lanes {
 		select {
 		case <-l.drained:
 		case <-ctx.Done():
@@ -129,9 +134,27 @@ func (g *laneGroup) drain(ctx context.Context) {
 	}
 }
 
-func (g *laneGroup) wait() {
-	for range g.lanes {
-		<-g.done
+// gate answers the source where a partition begins, trying until raw answers. It is called from the source's goroutines.
+//
+// A chain that is still open here is of an assignment that was lost, of which the controller has not heard yet: a process that was
+// stopped and goes on finds itself there. What that assignment knew of the chain's end is old, another owner has written since, so the
+// chain is closed and looked up again. Otherwise reading, and the position that is committed, would go back.
+func (s *Stream) gate(ctx context.Context, p record.Partition, genesis func(context.Context) (int64, error)) (sources.Start, error) {
+	defer s.ctl.gateFailed.clear(p)
+	wait := flow.Backoff{Base: 200 * time.Millisecond, Max: 10 * time.Second}
+	s.opt.Raw.End(p)
+	for {
+		head, err := s.opt.Raw.Begin(ctx, p, genesis)
+		if err == nil {
+			s.ctl.genesis.Store(p, head.Genesis)
+			return sources.Start{Next: head.Next, LeaderEpoch: head.LeaderEpoch, Stored: head.Next > head.Genesis}, nil
+		}
+		if ctx.Err() == nil && s.ctl.gateFailed.set(p, err) {
+			s.opt.Log.Error("raw does not answer where a partition begins; trying again", "partition", p.String(), "error", err)
+		}
+		if err := sleep(ctx, wait.Next(rand.Float64())); err != nil {
+			return sources.Start{}, err
+		}
 	}
 }
 

@@ -42,8 +42,10 @@ func (s *Stream) Status(ctx context.Context) (st Status, ok bool) {
 	select {
 	case s.ask <- func(c *controller) { done <- c.status(time.Now()) }:
 		return <-done, true
-	case <-s.end:
-		return Status{State: "stopped"}, true
+	case <-s.end: // nobody else touches the controller any more
+		st := s.ctl.status(time.Now())
+		st.State = "stopped"
+		return st, true
 	case <-ctx.Done():
 		return Status{State: "blocked", Reason: "the pipeline does not answer"}, false
 	}
@@ -57,15 +59,20 @@ func (c *controller) status(now time.Time) Status {
 			st.State, st.Reason = "blocked", p.id.String()+": "+p.failed
 		}
 	}
+	for id, reason := range c.held {
+		if c.parts[id] == nil { // the source as a whole, or a partition that is held before it is assigned
+			st.State, st.Reason = "blocked", reason
+		}
+	}
 	sort.Slice(st.Partitions, func(i, j int) bool { return st.Partitions[i].Partition.Less(st.Partitions[j].Partition) })
 	if reason := c.gateFailed.any(); reason != "" {
 		st.State, st.Reason = "blocked", reason
 	}
 	switch {
 	case st.State == "blocked":
-	case c.leaving:
+	case !c.leaving.IsZero():
 		st.State = "stopped"
-	case len(c.parked) > 0:
+	case !c.parked.empty():
 		st.State, st.Reason = "paused", "the byte budget is full"
 	case len(c.parts) == 0:
 		st.State = "starting"

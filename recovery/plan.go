@@ -11,7 +11,10 @@ func Windows(gaps []checkpoint.Span, rows int64) []checkpoint.Span {
 	var out []checkpoint.Span
 	for _, g := range gaps {
 		for at := g.From; at < g.To; {
-			end := min(g.To, (at/rows+1)*rows)
+			end := g.To
+			if next := at - at%rows; g.To-next > rows {
+				end = next + rows
+			}
 			out = append(out, checkpoint.Span{From: at, To: end})
 			at = end
 		}
@@ -34,11 +37,12 @@ func Settled(windows []checkpoint.Span, begin, old int64) []checkpoint.Span {
 	return out
 }
 
-// WholeSettled is Settled for windows that cannot be split, because each becomes one file.
+// WholeSettled is Settled for windows that cannot be split, because each becomes one file: a window counts once all of it below begin
+// is old.
 func WholeSettled(windows []checkpoint.Span, begin, old int64) []checkpoint.Span {
 	var out []checkpoint.Span
 	for _, w := range windows {
-		if w.To <= old || w.From >= begin {
+		if w.From >= begin || min(w.To, begin) <= old {
 			out = append(out, w)
 		}
 	}

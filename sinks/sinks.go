@@ -88,8 +88,12 @@ type Reject struct {
 	ID        record.ID
 	Reason    string         // ReasonSink, ReasonOversize
 	Detail    string         // SQLSTATE, column, what was found; no value of a user
-	Record    *record.Record // for the quarantine; valid until Report returns. Its value may be cut
+	Record    *record.Record // for the quarantine; valid until Report returns. Its key, value and headers may be cut
+	Whole     Whole          // what was cut of Record; zero where nothing was
 }
+
+// Whole is how large a record was before it was cut for a reject: bytes of key and value, count of headers.
+type Whole struct{ Key, Value, Headers int }
 
 // Reasons of rejects.
 const (

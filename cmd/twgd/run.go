@@ -31,10 +31,6 @@ func runCommand() *cobra.Command {
 	return cmd
 }
 
-func configFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("config", "c", "", "the configuration file")
-}
-
 // newLog makes the log as the configuration wants it: one line an event, to standard error.
 func newLog(cfg *config.Config) *slog.Logger {
 	var level slog.Level

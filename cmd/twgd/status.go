@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -31,27 +30,57 @@ func (n *node) status() admin.Status {
 
 func (s *stream) status() admin.Stream {
 	out := admin.Stream{Name: s.cfg.Name, State: "starting"}
-	r, waiting := s.opened()
+	r, waiting, held, ended := s.look()
+	switch {
+	case ended != nil:
+		out.State, out.Reason = "stopped", ended.Error()
+	case held != "":
+		out.State, out.Reason = "blocked", held
+	case r == nil && waiting != "":
+		out.State, out.Reason = "blocked", waiting
+	}
 	if r == nil {
-		if waiting != "" {
-			out.State = "blocked"
-		}
 		for _, c := range s.cfg.Sinks {
 			out.Sinks = append(out.Sinks, admin.Sink{Name: c.Name, State: "live"})
 		}
 		return out
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	st, _ := r.pipe.Status(ctx)
-	out.State = st.State
+	st := s.ask(r)
+	if out.Reason == "" {
+		out.State, out.Reason = st.State, st.Reason
+	}
 	for _, p := range st.Partitions {
 		out.Partitions = append(out.Partitions, partitionStatus(p))
 	}
 	for i, l := range r.lanes {
 		out.Sinks = append(out.Sinks, sinkStatus(l, r.agents[i].Backlog().Windows, st.Partitions))
 	}
+	out.Quarantine, out.Drops = rejectStatus(r.rejects)
 	return out
+}
+
+// rejectStatus counts by the trail, so that the numbers do not go back at a restart; nil until it has been read.
+func rejectStatus(r *rejects) (q admin.Quarantine, drops map[string]int64) {
+	var shed int64
+	for _, n := range r.shed() {
+		shed += n
+	}
+	q.Shed = &shed
+	counts := r.counts()
+	if counts == nil {
+		return q, nil
+	}
+	records := int64(0)
+	drops = map[string]int64{}
+	for c, n := range counts {
+		if isReject(c.Reason) {
+			records += n
+		} else {
+			drops[c.Reason] += n
+		}
+	}
+	q.Records = &records
+	return q, drops
 }
 
 func partitionStatus(p pipeline.PartitionStatus) admin.Partition {
@@ -96,6 +125,3 @@ func known(n int64) *int64 {
 	}
 	return &n
 }
-
-// commands are what the socket takes.
-func (n *node) commands() []admin.Command { return nil }

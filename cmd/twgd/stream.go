@@ -9,15 +9,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stream-arrow/twgd/avrofile"
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/config"
 	"github.com/stream-arrow/twgd/pipeline"
+	"github.com/stream-arrow/twgd/pipeline/coverage"
 	"github.com/stream-arrow/twgd/pipeline/flow"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/recovery"
 	"github.com/stream-arrow/twgd/sinks"
 	"github.com/stream-arrow/twgd/sinks/cuts"
 	"github.com/stream-arrow/twgd/sinks/raw"
+	"github.com/stream-arrow/twgd/sources"
 	"github.com/stream-arrow/twgd/store"
 )
 
@@ -31,17 +34,25 @@ type stream struct {
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	rooms   *rooms // nil until everything is open
-	waiting string // why it is not, yet
+	rooms   *rooms    // nil until everything is open
+	waiting string    // why it is not, yet
+	held    string    // why the stream may not begin: it belongs to another cluster, or its founding cannot be read
+	settled time.Time // when its beginning was
+	ended   error     // how it ended, where it has
+	idle    idle
 }
 
 // rooms is what an open stream is made of.
 type rooms struct {
-	raw    *raw.Store
-	pipe   *pipeline.Stream
-	lanes  []*pipeline.Lane
-	agents []*recovery.Agent
-	sinks  []builtSink
+	raw     *raw.Store
+	bucket  store.Bucket // raw's
+	source  sources.Source
+	pipe    *pipeline.Stream
+	lanes   []*pipeline.Lane
+	agents  []*recovery.Agent
+	sinks   []builtSink
+	rejects *rejects
+	copies  *coverage.Publisher
 }
 
 // run opens the stream, however long that takes, and moves records until ctx ends.
@@ -53,23 +64,52 @@ func (s *stream) run(ctx context.Context) error {
 	s.mu.Lock()
 	s.rooms, s.waiting = r, ""
 	s.mu.Unlock()
-	return errors.Join(s.move(ctx, r), r.close())
+	err = errors.Join(s.move(ctx, r), r.close())
+	s.mu.Lock()
+	s.ended = err
+	s.mu.Unlock()
+	return err
 }
 
-// move runs the pipeline and recovery side by side.
+// move runs the pipeline, and beside it recovery, the quarantine and the copies of coverage.
 func (s *stream) move(ctx context.Context, r *rooms) error {
-	beside, stop := context.WithCancel(ctx)
+	beside, stop := context.WithCancel(context.WithoutCancel(ctx)) // a lane that drains still reports
 	defer stop()
+	recovering, stopRecovery := context.WithCancel(ctx)
+	defer stopRecovery()
 	var running sync.WaitGroup
 	if s.node.cfg.Node.Mode == "both" {
 		for _, a := range r.agents {
-			running.Go(func() { a.Run(beside) })
+			running.Go(func() { a.Run(replaying(recovering, replay{skip: r.rejects.skip})) })
 		}
 	}
+	running.Go(func() { r.rejects.view.Run(beside) })
+	running.Go(func() { r.rejects.follow(beside, s.log) })
+	running.Go(func() { r.copies.Run(beside) })
 	err := r.pipe.Run(ctx)
+	stopRecovery()
 	stop()
 	running.Wait()
+	s.flush(r)
 	return err
+}
+
+// lastWords is what writing the views may take at the end: they may lag, and nobody waits long for them.
+const lastWords = 2 * time.Second
+
+// flush writes what the quarantine and the copies of coverage still hold. What the stores do not take lags or is shed, and said so.
+func (s *stream) flush(r *rooms) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	var flushing sync.WaitGroup
+	for what, f := range map[string]func(context.Context) error{"quarantine": r.rejects.view.Flush, "coverage": r.copies.Flush} {
+		flushing.Go(func() {
+			if err := f(ctx); err != nil {
+				s.log.Warn("not all could be written at the end", "what", what, "error", err)
+			}
+		})
+	}
+	flushing.Wait()
 }
 
 // openPatiently tries to open the stream until it can, is refused, or ctx ends.
@@ -82,8 +122,10 @@ func (s *stream) openPatiently(ctx context.Context) (*rooms, error) {
 			return r, nil
 		case ctx.Err() != nil:
 			return nil, nil
+		case errors.Is(err, avrofile.ErrDamaged):
+			return nil, fail(exitDamaged, fmt.Errorf("stream %s is %w: %w; `twgd raw verify` says more", s.cfg.Name, errRefused, err))
 		case errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrLocked):
-			return nil, fmt.Errorf("stream %s is %w: %w", s.cfg.Name, errRefused, err)
+			return nil, fail(exitRefused, fmt.Errorf("stream %s is %w: %w", s.cfg.Name, errRefused, err))
 		}
 		s.mu.Lock()
 		first := s.waiting == ""
@@ -116,13 +158,20 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening raw: %w", err)
 	}
+	r.bucket = bucket
 	if r.raw, err = raw.Open(ctx, raw.Options{Bucket: bucket, Stream: s.cfg.Name, Codec: s.cfg.Raw.Compression, Log: s.log}); err != nil {
 		return nil, err
 	}
-	source, err := newSource(s.cfg.Source.Options, sourceDeps{stream: s.cfg.Name, client: s.node.instance, log: s.log, found: r.raw.Found})
+	_, exclusive := bucket.Local()
+	source, err := newSource(s.cfg.Source.Options, sourceDeps{stream: s.cfg.Name, alone: exclusive, client: s.node.instance, log: s.log, found: s.founding(r.raw)})
 	if err != nil {
 		return nil, err
 	}
+	r.source = source
+	if r.rejects, err = s.openRejects(ctx, bucket, spool); err != nil {
+		return nil, err
+	}
+	r.copies = coverage.NewPublisher(coverage.Options{Bucket: bucket, Stream: s.cfg.Name, Node: s.node.instance, Log: s.log})
 	for i := range s.cfg.Sinks {
 		if err := s.openLane(ctx, r, bucket, &s.cfg.Sinks[i], spool); err != nil {
 			return nil, err
@@ -132,9 +181,8 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	r.pipe = pipeline.New(pipeline.Options{
 		Stream: s.cfg.Name, Source: source, Raw: r.raw, Lanes: r.lanes,
 		Flush:  pipeline.Flush{Bytes: int64(f.Bytes), Records: f.Records, Age: time.Duration(f.Age)},
-		Budget: int64(s.cfg.Budget), Grace: time.Duration(s.node.cfg.Node.ShutdownGrace), Metrics: s.node.pipes, Log: s.log,
+		Budget: int64(s.cfg.Budget), Grace: s.grace(), Metrics: s.node.pipes, Log: s.log,
 	})
-	_, exclusive := bucket.Local()
 	for i, l := range r.lanes {
 		r.agents = append(r.agents, recovery.New(recovery.Options{
 			Stream: s.cfg.Name, Lane: l, Sink: r.sinks[i], Raw: r.raw, Assigned: r.pipe.Assigned, Claims: new(recovery.Local),
@@ -143,6 +191,28 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 		}))
 	}
 	return r, nil
+}
+
+// grace is what the pipeline may take of the grace period.
+func (s *stream) grace() time.Duration {
+	whole := time.Duration(s.node.cfg.Node.ShutdownGrace)
+	return max(whole-lastWords, whole/2)
+}
+
+// founding asks raw where the stream began, and keeps why it may not go on: the source tries again, slowly.
+func (s *stream) founding(r *raw.Store) func(context.Context, string, map[record.Partition]int64) (map[record.Partition]int64, error) {
+	return func(ctx context.Context, cluster string, starts map[record.Partition]int64) (map[record.Partition]int64, error) {
+		stored, err := r.Found(ctx, cluster, starts)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.held = ""
+		if err != nil {
+			s.held = err.Error()
+		} else if s.settled.IsZero() {
+			s.settled = time.Now()
+		}
+		return stored, err
+	}
 }
 
 // openLane makes one sink and its lane. It does not connect: a sink that is away holds up nothing.
@@ -159,8 +229,8 @@ func (s *stream) openLane(ctx context.Context, r *rooms, bucket store.Bucket, c 
 	r.lanes = append(r.lanes, pipeline.NewLane(pipeline.LaneOptions{
 		Stream: s.cfg.Name, Name: c.Name, Sink: sink, Cuts: chains, Roll: sink.roll,
 		Deadline: time.Duration(c.Deadline), Queue: int64(c.Queue), MaxRecord: int64(c.MaxRecord),
-		Report:  func(ctx context.Context, rejects []sinks.Reject) error { return errors.New("no trail") },
-		Covered: func(record.Partition, checkpoint.SpanSet) {},
+		Report:  func(ctx context.Context, list []sinks.Reject) error { return r.rejects.report(ctx, c.Name, list) },
+		Covered: func(p record.Partition, set checkpoint.SpanSet) { r.copies.Covered(c.Name, p, set) },
 		Metrics: s.node.pipes, Log: s.log,
 	}))
 	return nil
@@ -180,33 +250,9 @@ func (r *rooms) close() (err error) {
 	if r.raw != nil {
 		err = errors.Join(err, r.raw.Close())
 	}
+	err = errors.Join(err, r.rejects.close())
+	if r.bucket != nil {
+		err = errors.Join(err, r.bucket.Close())
+	}
 	return err
-}
-
-// opened is what the stream is made of, nil while it is not open.
-func (s *stream) opened() (*rooms, string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rooms, s.waiting
-}
-
-// notReady says why the stream does not take records yet, empty when it does.
-func (s *stream) notReady() string {
-	r, waiting := s.opened()
-	if r == nil {
-		if waiting == "" {
-			return "starting"
-		}
-		return waiting
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	st, _ := r.pipe.Status(ctx)
-	switch st.State {
-	case "running", "paused":
-		return ""
-	case "starting":
-		return "no partition is assigned yet"
-	}
-	return st.State + ": " + st.Reason
 }

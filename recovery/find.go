@@ -1,0 +1,162 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stream-arrow/twgd/checkpoint"
+	"github.com/stream-arrow/twgd/pipeline"
+	"github.com/stream-arrow/twgd/record"
+	"github.com/stream-arrow/twgd/sinks"
+)
+
+// find lists the windows that are missing and settled: of each partition in the order of offsets, and of all partitions in turns, so
+// that a long backlog of one does not keep another's gap waiting.
+func (a *Agent) find(ctx context.Context) (todo []window, err error) {
+	assigned := a.opt.Assigned(ctx)
+	a.forget(assigned)
+	partitions := slices.SortedFunc(maps.Keys(assigned), compare)
+	missing := make([][]checkpoint.Span, len(partitions))
+	longest := 0
+	for i, p := range partitions {
+		spans, merr := a.missing(ctx, p, assigned[p])
+		if merr != nil {
+			err = errors.Join(err, fmt.Errorf("finding gaps of %v: %w", p, merr))
+		}
+		missing[i], longest = spans, max(longest, len(spans))
+	}
+	for n := range longest {
+		for i, p := range partitions {
+			if n < len(missing[i]) {
+				todo = append(todo, window{p, missing[i][n]})
+			}
+		}
+	}
+	return todo, err
+}
+
+func compare(p, q record.Partition) int {
+	switch {
+	case p.Less(q):
+		return -1
+	case q.Less(p):
+		return 1
+	}
+	return 0
+}
+
+// forget drops what was noted of partitions that are not ours any more.
+func (a *Agent) forget(assigned map[record.Partition]pipeline.Extent) {
+	gone := func(p record.Partition) bool { _, ok := assigned[p]; return !ok }
+	maps.DeleteFunc(a.begun, func(p record.Partition, _ pending) bool { return gone(p) })
+	maps.DeleteFunc(a.aged, func(p record.Partition, _ aged) bool { return gone(p) })
+}
+
+// missing lists the windows of one partition.
+func (a *Agent) missing(ctx context.Context, p record.Partition, e pipeline.Extent) ([]checkpoint.Span, error) {
+	gaps, known := a.opt.Lane.Gaps(p, checkpoint.Span{From: e.Genesis, To: e.Next})
+	if !known || len(gaps) == 0 {
+		return nil, nil
+	}
+	old, err := a.oldUpTo(ctx, p, e, gaps[0])
+	if err != nil {
+		return nil, err
+	}
+	if cuts := a.opt.Lane.Cuts(); cuts != nil {
+		return a.missingCells(ctx, cuts, p, e, gaps, old)
+	}
+	return Settled(Windows(gaps, a.opt.Window), e.Begin, old), nil
+}
+
+// aged says up to where the segments of earlier owners are known to be old, and when to look again.
+type aged struct {
+	upTo, begin int64
+	again       time.Time
+}
+
+// oldUpTo is the offset below which everything that an earlier owner stored is old enough to be recovery's. Segments are in the
+// order of time, so the search goes on from where it stood, and not before the next segment can have become old.
+func (a *Agent) oldUpTo(ctx context.Context, p record.Partition, e pipeline.Extent, first checkpoint.Span) (int64, error) {
+	if a.opt.Exclusive || first.From >= e.Begin {
+		return e.Begin, nil
+	}
+	known := a.aged[p]
+	if known.begin == e.Begin && time.Now().Before(known.again) {
+		return known.upTo, nil
+	}
+	margin := a.opt.Deadline + max(a.opt.Deadline/4, 10*time.Second)
+	now := time.Now()
+	next := now // when the segment in front of which the search stopped becomes old
+	lo, hi := max(known.upTo, first.From), e.Begin
+	for lo < hi { // the last offset that is old, by halving
+		mid := lo + (hi-lo)/2
+		at, stored, err := a.opt.Raw.Written(ctx, p, mid)
+		if err != nil {
+			return 0, err
+		}
+		if stored && !at.Add(margin).After(now) {
+			lo = mid + 1
+			continue
+		}
+		hi, next = mid, at.Add(margin)
+	}
+	a.aged[p] = aged{lo, e.Begin, next}
+	return lo, nil
+}
+
+// missingCells lists cuts and cells without a file. What no cut covers is pinned as a hole first, once no lane is about to do so.
+func (a *Agent) missingCells(ctx context.Context, cuts sinks.Cuts, p record.Partition, e pipeline.Extent, gaps []checkpoint.Span, old int64) ([]checkpoint.Span, error) {
+	head, err := cuts.Head(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.pinHole(ctx, cuts, p, e, head, gaps, old); err != nil {
+		return nil, err
+	}
+	have, _ := a.opt.Lane.Coverage(p)
+	for _, s := range a.opt.Lane.Holding(p) {
+		have.Add(s)
+	}
+	cells, err := cuts.Cells(ctx, p, have)
+	if err != nil {
+		return nil, err
+	}
+	cells = slices.DeleteFunc(cells, func(c checkpoint.Span) bool { return c.To > e.Next }) // of another owner, ahead of us
+	return WholeSettled(cells, e.Begin, old), nil
+}
+
+// pending is a hole in the chain of cuts that a lane may still pin itself.
+type pending struct {
+	head  int64
+	since time.Time
+}
+
+// pinHole pins what lies between the last cut and what a lane holds, when it has lain there for as long as a lane keeps a file open:
+// until then the lane will likely pin it itself, and more at once.
+func (a *Agent) pinHole(ctx context.Context, cuts sinks.Cuts, p record.Partition, e pipeline.Extent, head int64, gaps []checkpoint.Span, old int64) error {
+	i := slices.IndexFunc(gaps, func(g checkpoint.Span) bool { return g.From <= head && head < g.To })
+	if i < 0 {
+		delete(a.begun, p)
+		return nil
+	}
+	if was, ok := a.begun[p]; !ok || was.head != head {
+		a.begun[p] = pending{head, time.Now()}
+		return nil
+	}
+	if time.Since(a.begun[p].since) < a.opt.Lane.Roll().Age {
+		return nil
+	}
+	to := gaps[i].To
+	if head < e.Begin && old < e.Begin { // what an earlier owner may still write stays open
+		to = min(to, old)
+	}
+	delete(a.begun, p)
+	if to <= head {
+		return nil
+	}
+	return cuts.PinHole(ctx, p, to)
+}
