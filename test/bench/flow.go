@@ -55,9 +55,6 @@ func (b *bench) pass(ctx context.Context, f flow, idle used) (p pass, err error)
 	if err != nil {
 		return p, err
 	}
-	if f.atEnd {
-		end = time.Now()
-	}
 	p = pass{cost: cost{cpu: u.cpu - idle.cpu, wall: end.Sub(begin), mallocs: m["go_memstats_mallocs_total"] - idle.mallocs - float64(asked)*perScrape},
 		peak: u.peak, commits: m["twg_gate_commit_seconds_count"], loads: m["twg_sink_write_seconds_count"], refused: m["twg_lane_refused_total"]}
 	if m["twg_gate_records_total"] != float64(f.n) {

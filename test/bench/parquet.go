@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -13,6 +14,8 @@ func measureParquet(ctx context.Context, b *bench) error {
 	n := b.work.count()
 	f := flow{topic: fullTopic, n: n, metric: "twg_sink_rows_total",
 		sinks: func(dir string) string {
+			return fmt.Sprintf("{name: lake, parquet: {to: \"file://%s/lake\", roll: {age: 2s}}%s}", dir, b.laneQueue())
+		},
 			return "{name: lake, parquet: {to: \"file://" + dir + "/lake\", roll: {age: 2s}}" + "}"
 		},
 		check: func(_ context.Context, dir string) error { return checkParquet(dir, n) }}
