@@ -39,6 +39,7 @@ type Partition struct {
 	RawNext   *int64 `json:"raw_next"`
 	End       *int64 `json:"end"`
 	Lag       *int64 `json:"lag"`
+	Held      string `json:"held,omitempty"` // why it is not read until somebody decides
 }
 
 // Sink is one sink of a stream. Covered and GapRecords count offsets over the stream's partitions.

@@ -218,8 +218,9 @@ func (j *judge) missing(p record.Partition, s SinkFacts, h *Holding, missing []c
 		lost := h.Copies.Within(m)
 		for _, l := range lost.Spans() {
 			out.unaccounted(l)
-			j.found(p, "lost", s.Name, &l, "sink %s no longer holds %v of %v, which it held before; `twgd recover --sink %s --from %d --to %d` writes it again",
-				s.Name, l, p, s.Name, l.From, l.To)
+			j.found(p, "lost", s.Name, &l, "sink %s no longer holds %v of %v, which it held before; this writes it again:\n"+
+				"  twgd recover -c FILE --stream %s --sink %s --topic %s --partition %d --from %d --to %d",
+				s.Name, l, p, j.facts.Stream, s.Name, p.Topic, p.Number, l.From, l.To)
 		}
 		for _, n := range lost.Missing(m) {
 			old := checkpoint.Span{From: n.From, To: min(n.To, h.Young)}

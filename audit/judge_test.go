@@ -132,7 +132,7 @@ func TestText(t *testing.T) {
 	if err := r.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"NOT everything", "orders/0", "[0, 100)", "39 of 39", "twgd recover --sink lake --from 40 --to 60"} {
+	for _, want := range []string{"NOT everything", "orders/0", "[0, 100)", "39 of 39", "--stream orders --sink lake --topic orders --partition 0 --from 40 --to 60"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the text has no %q:\n%s", want, b.String())
 		}

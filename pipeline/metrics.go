@@ -72,6 +72,27 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
+// Begin makes the series of a stream and its sinks, which count from 0 whether or not anything has happened yet: what is absent
+// cannot be alerted on.
+func (m *Metrics) Begin(stream string, sinks ...string) {
+	for _, c := range []*prometheus.CounterVec{m.sourceRecords, m.sourceBytes, m.gateRecords, m.gateBytes, m.gateFailures, m.gateFenced} {
+		c.WithLabelValues(stream)
+	}
+	m.sourcePaused.WithLabelValues(stream)
+	for _, h := range []*prometheus.HistogramVec{m.gateSeconds, m.waitSeconds} {
+		h.WithLabelValues(stream)
+	}
+	for _, sink := range sinks {
+		for _, c := range []*prometheus.CounterVec{m.refusedTotal, m.sinkRecords, m.sinkRows, m.sinkRetries} {
+			c.WithLabelValues(stream, sink)
+		}
+		for _, g := range []*prometheus.GaugeVec{m.sinkState, m.sinkBackoff} {
+			g.WithLabelValues(stream, sink)
+		}
+		m.sinkSeconds.WithLabelValues(stream, sink)
+	}
+}
+
 func (m *Metrics) read(stream string, b *record.Batch) {
 	if m != nil {
 		m.sourceRecords.WithLabelValues(stream).Add(float64(len(b.Records)))

@@ -3,7 +3,6 @@ package recovery
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -62,10 +61,10 @@ func (m *Metrics) window(stream, sink string, err error) {
 	m.done.WithLabelValues(stream, sink, reason).Inc()
 }
 
-func (m *Metrics) backlog(stream, sink string, windows, records int64, oldest time.Duration) {
+func (m *Metrics) backlog(stream, sink string, b Backlog) {
 	if m != nil {
-		m.windows.WithLabelValues(stream, sink).Set(float64(windows))
-		m.records.WithLabelValues(stream, sink).Set(float64(records))
-		m.oldest.WithLabelValues(stream, sink).Set(oldest.Seconds())
+		m.windows.WithLabelValues(stream, sink).Set(float64(b.Windows))
+		m.records.WithLabelValues(stream, sink).Set(float64(b.Records))
+		m.oldest.WithLabelValues(stream, sink).Set(b.Oldest.Seconds())
 	}
 }

@@ -151,21 +151,25 @@ func (a *Agent) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	begun, bad := time.Now(), map[record.Partition]bool{}
-	for i, w := range todo {
+	for _, w := range todo {
 		if time.Since(begun) > turn {
 			return true, err
 		}
 		if bad[w.p] {
 			continue
 		}
-		if _, ferr := a.fill(ctx, w); ferr != nil {
+		ok, ferr := a.fill(ctx, w)
+		if ferr != nil {
 			err = errors.Join(err, fmt.Errorf("window %v of %v: %w", w.s, w.p, ferr))
 			if destination(ferr) || ctx.Err() != nil {
 				return false, err
 			}
 			bad[w.p] = true
+			continue
 		}
-		a.show(ctx, todo[i+1:])
+		if ok {
+			a.filled(w)
+		}
 	}
 	return false, err
 }
@@ -201,17 +205,26 @@ func (a *Agent) working(on string) {
 	a.backlog.Working = on
 }
 
-// show publishes the backlog.
+// show publishes the backlog as it was found.
 func (a *Agent) show(ctx context.Context, todo []window) {
-	var records int64
+	b := Backlog{Windows: int64(len(todo)), Oldest: a.oldest(ctx, todo)}
 	for _, w := range todo {
-		records += w.s.Len()
+		b.Records += w.s.Len()
 	}
-	oldest := a.oldest(ctx, todo)
 	a.mu.Lock()
-	a.backlog.Windows, a.backlog.Records, a.backlog.Oldest = int64(len(todo)), records, oldest
-	a.mu.Unlock()
-	a.opt.Metrics.backlog(a.opt.Stream, a.opt.Lane.Name(), int64(len(todo)), records, oldest)
+	defer a.mu.Unlock()
+	b.Working, b.LastError = a.backlog.Working, a.backlog.LastError
+	a.backlog = b
+	a.opt.Metrics.backlog(a.opt.Stream, a.opt.Lane.Name(), b)
+}
+
+// filled takes one window off the backlog. The age stays until gaps are looked for again.
+func (a *Agent) filled(w window) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.backlog.Windows--
+	a.backlog.Records -= w.s.Len()
+	a.opt.Metrics.backlog(a.opt.Stream, a.opt.Lane.Name(), a.backlog)
 }
 
 // lookups bounds the segments that are read at once only to show an age.

@@ -64,7 +64,8 @@ type Load interface {
 
 	// Commit makes the load durable and returns its receipt. It hands rows refused for good to report before anything of theirs
 	// counts as covered; when report fails, so does Commit, and nothing is covered. After an error the load is still whole:
-	// Commit may be called again, also when the outcome of the last call is not known. It returns an *Error.
+	// Commit may be called again, also when the outcome of the last call is not known. It returns an *Error. A sink with cuts
+	// writes no file for a load without rows, and its receipt says so: the lane marks the span empty.
 	Commit(ctx context.Context, report Report) (Receipt, error)
 
 	// Discard gives up what is not committed and frees the memory. It is called exactly once, also after a Commit.

@@ -164,7 +164,7 @@ Look at it from another terminal:
   twgd status -c %[4]s
   twgd raw cat -c %[4]s --limit 3
   twgd audit -c %[4]s --rows
-  duckdb -c "select __kafka_value::json->>'state' as state, count(*) from '%[3]s/lake/**/*.parquet' group by 1"
+  duckdb -c "select decode(__kafka_value)::json->>'state' as state, count(*) from '%[3]s/lake/**/*.parquet' group by 1"
 
 Ctrl-C ends it.
 

@@ -97,13 +97,16 @@ func (s *stream) notReady() string {
 		return waiting
 	}
 	st := s.ask(r)
-	switch st.State {
-	case "running", "paused":
+	reason, n := holds(st)
+	switch {
+	case n > 0 && n == len(st.Partitions):
+		return "held: " + reason
+	case st.State == "running" || st.State == "paused":
 		return ""
-	case "starting":
-		if s.began(time.Now()) > unassigned {
-			return "" // idle: the group has more members than partitions
-		}
+	case st.State == "starting" && s.began(time.Now()) > unassigned:
+		return "" // idle: the group has more members than partitions
+	}
+	if st.State == "starting" {
 		return "no partition is assigned yet"
 	}
 	return st.State + ": " + st.Reason
@@ -120,6 +123,16 @@ func (s *stream) began(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(s.settled)
+}
+
+// holds counts the partitions that are held, and says why one of them is. Others of the stream are read all the same.
+func holds(st pipeline.Status) (reason string, n int) {
+	for _, p := range st.Partitions {
+		if p.Held != "" {
+			reason, n = fmt.Sprintf("%v: %s", p.Partition, p.Held), n+1
+		}
+	}
+	return reason, n
 }
 
 // look is what the stream is made of, nil while it is not open, and what keeps it from moving.

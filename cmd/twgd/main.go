@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stream-arrow/twgd/admin"
+	"github.com/stream-arrow/twgd/config"
 )
 
 // Stamped by the build.
@@ -51,7 +53,7 @@ func main() {
 	ctx, stop := untilSignal()
 	err := root().ExecuteContext(ctx)
 	stop()
-	os.Exit(report(err))
+	os.Exit(report(os.Stderr, err))
 }
 
 // untilSignal ends the context at the first SIGTERM or SIGINT. The second one ends the process at once.
@@ -70,23 +72,27 @@ func untilSignal() (context.Context, func()) {
 }
 
 // report prints an error for people and returns the exit code.
-func report(err error) int {
+func report(to io.Writer, err error) int {
 	if err == nil {
 		return exitDone
 	}
 	var e *exit
 	var remote *admin.Error
+	var problems config.Problems
 	switch {
+	case errors.As(err, &problems): // each line names its place, as editors and terminals like it
+		fmt.Fprintln(to, problems.Error())
+		return exitUsage
 	case errors.As(err, &e):
 		if e.Error() != "" {
-			fmt.Fprintln(os.Stderr, "twgd:", e.Error())
+			fmt.Fprintln(to, "twgd:", e.Error())
 		}
 		return e.code
 	case errors.As(err, &remote):
-		fmt.Fprintln(os.Stderr, "twgd:", remote.Text)
+		fmt.Fprintln(to, "twgd:", remote.Text)
 		return remote.Exit
 	}
-	fmt.Fprintln(os.Stderr, "twgd:", err)
+	fmt.Fprintln(to, "twgd:", err)
 	return exitFailed
 }
 

@@ -55,6 +55,7 @@ func newNode(cfg *config.Config, log *slog.Logger) (_ *node, err error) {
 	n.pipes, n.recover = pipeline.NewMetrics(n.registry), recovery.NewMetrics(n.registry)
 	for i := range cfg.Streams {
 		n.streams = append(n.streams, &stream{node: n, cfg: &cfg.Streams[i], log: log.With("stream", cfg.Streams[i].Name)})
+		n.pipes.Begin(cfg.Streams[i].Name, sinkNames(&cfg.Streams[i])...)
 	}
 	n.registry.MustRegister(&gauges{node: n})
 	n.server, err = admin.Listen(admin.Options{
@@ -65,6 +66,13 @@ func newNode(cfg *config.Config, log *slog.Logger) (_ *node, err error) {
 		return nil, errors.Join(err, n.lock.Unlock())
 	}
 	return n, nil
+}
+
+func sinkNames(s *config.Stream) (names []string) {
+	for i := range s.Sinks {
+		names = append(names, s.Sinks[i].Name)
+	}
+	return names
 }
 
 // instance tells two processes of one host apart: the node's id and something random that stays in the data directory.

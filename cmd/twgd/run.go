@@ -22,7 +22,11 @@ func runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		n, err := newNode(cfg, newLog(cfg))
+		log := newLog(cfg)
+		if limit := limitMemory(os.LookupEnv, "/"); limit > 0 {
+			log.Debug("the garbage collector keeps below", "bytes", limit)
+		}
+		n, err := newNode(cfg, log)
 		if err != nil {
 			return err
 		}

@@ -49,6 +49,9 @@ func (s *stream) status() admin.Stream {
 	if out.Reason == "" {
 		out.State, out.Reason = st.State, st.Reason
 	}
+	if reason, n := holds(st); n > 0 && out.Reason == "" {
+		out.State, out.Reason = "blocked", reason
+	}
 	for _, p := range st.Partitions {
 		out.Partitions = append(out.Partitions, partitionStatus(p))
 	}
@@ -85,7 +88,7 @@ func rejectStatus(r *rejects) (q admin.Quarantine, drops map[string]int64) {
 
 func partitionStatus(p pipeline.PartitionStatus) admin.Partition {
 	out := admin.Partition{Topic: p.Partition.Topic, Number: p.Partition.Number,
-		Position: &p.Position, Committed: known(p.Committed), RawNext: &p.RawNext, End: known(p.End)}
+		Position: &p.Position, Committed: known(p.Committed), RawNext: &p.RawNext, End: known(p.End), Held: p.Held}
 	if p.End >= 0 {
 		lag := max(0, p.End-p.RawNext)
 		out.Lag = &lag

@@ -67,7 +67,7 @@ func writeStatus(to io.Writer, st *admin.Status) error {
 		w := tabwriter.NewWriter(to, 2, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "  partition\traw\tcommitted\tend\tlag")
 		for _, p := range s.Partitions {
-			fmt.Fprintf(w, "  %s/%d\t%s\t%s\t%s\t%s\n", p.Topic, p.Number, known64(p.RawNext), known64(p.Committed), known64(p.End), known64(p.Lag))
+			fmt.Fprintf(w, "  %s/%d\t%s\t%s\t%s\t%s%s\n", p.Topic, p.Number, known64(p.RawNext), known64(p.Committed), known64(p.End), known64(p.Lag), because(p.Held))
 		}
 		fmt.Fprintln(w, "  sink\tstate\tcovered\tmissing\twindows")
 		for _, k := range s.Sinks {

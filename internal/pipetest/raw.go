@@ -26,7 +26,9 @@ type Raw struct {
 var ErrDown = errors.New("down")
 
 // Watch stands in front of r.
-func Watch(r sinks.Raw) *Raw { return &Raw{Raw: r, flying: map[record.Partition]bool{}, turns: map[record.Partition]chan struct{}{}} }
+func Watch(r sinks.Raw) *Raw {
+	return &Raw{Raw: r, flying: map[record.Partition]bool{}, turns: map[record.Partition]chan struct{}{}}
+}
 
 // turn waits for the turn of a call that concerns p; its result ends it.
 func (r *Raw) turn(p record.Partition) (end func()) {

@@ -317,11 +317,14 @@ func TestAddRefusesWhatDoesNotBelong(t *testing.T) {
 	f(partition, 8, 9) // committed
 }
 
-func TestCommitWithoutRowsIsTheCallersFault(t *testing.T) {
+func TestCommitWithoutRowsWritesNoFile(t *testing.T) {
 	s := newSink(t, openFaulty(t, memURL(t)), Options{})
-	_, err := loadOf(t, s, rowsOf(partition, 0, 5)).Commit(t.Context(), nil)
-	if !errors.Is(err, errNoRows) {
-		t.Errorf("the error is %v", err)
+	r, err := loadOf(t, s, rowsOf(partition, 0, 5)).Commit(t.Context(), nil)
+	if err != nil || r.Rows != 0 || !r.Spans[partition].Covers(checkpoint.Span{From: 0, To: 5}) {
+		t.Errorf("the receipt is %+v, %v", r, err)
+	}
+	if files, err := s.Files(t.Context(), partition); err != nil || len(files) != 0 {
+		t.Errorf("files %v, %v", files, err)
 	}
 }
 

@@ -137,17 +137,10 @@ func (l *load) Spans() map[record.Partition]checkpoint.SpanSet {
 	return map[record.Partition]checkpoint.SpanSet{l.partition: checkpoint.NewSpanSet(l.span)}
 }
 
-// errNoRows is a fault of the caller: a file sink marks such a span empty and writes no file.
-var errNoRows = errors.New("a load without rows is marked empty and not committed")
-
-// Commit publishes the file. A load whose rows were all rejected reports them and writes no file: the caller marks the span
-// empty then, as it does for a load that never had a row, which Commit refuses.
+// Commit publishes the file. A load without rows reports what was rejected and writes no file: the lane marks the span empty.
 func (l *load) Commit(ctx context.Context, report sinks.Report) (sinks.Receipt, error) {
 	if l.receipt != nil {
 		return *l.receipt, nil
-	}
-	if l.rows() == 0 && len(l.rejects) == 0 && l.fault == nil {
-		return sinks.Receipt{}, &sinks.Error{Kind: sinks.Blocked, Reason: errNoRows.Error(), Err: errNoRows}
 	}
 	if err := l.report(ctx, report); err != nil {
 		return sinks.Receipt{}, err

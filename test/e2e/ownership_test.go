@@ -50,8 +50,9 @@ func TestCaseD01(t *testing.T) {
 	harness.Await(t, "A to notice that the partition is another's", 30*time.Second, func() (string, bool) {
 		log := b.node.Log()
 		_, last, _ := strings.Cut(log, `"msg":"reading a partition"`)
-		return "", strings.Contains(last, "fenced") || strings.Contains(last, "rejoin") || strings.Contains(last, "lost")
+		return "nothing of the kind in its log", strings.Contains(last, "fenced: another writer owns the chain") || strings.Contains(last, "UNKNOWN_MEMBER_ID")
 	})
+	t.Logf("A was fenced by raw: %v; by the group: %v", strings.Contains(b.node.Log(), "fenced: another"), strings.Contains(b.node.Log(), "UNKNOWN_MEMBER_ID"))
 	b.Send(harness.Plain(0, 10, 50)...)
 	harness.Await(t, "210 offsets in raw", 40*time.Second, func() (string, bool) {
 		n := suite.RawEnds(t, raw, b.topic)[0]

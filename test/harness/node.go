@@ -243,3 +243,18 @@ func (n *Node) WaitUntil(what string, bound time.Duration, cond func(StreamStatu
 		return st.String(), len(st.Streams) > 0 && cond(st.Streams[0])
 	})
 }
+
+// Ask runs another command of the program over the node's configuration to its end, and returns its exit code and what it printed.
+func (n *Node) Ask(args ...string) (code int, printed string) {
+	n.t.Helper()
+	cmd := n.Command(append(args, "-c", n.Config())...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	child, err := servers.Spawn(cmd, syscall.SIGKILL)
+	Must(n.t, err)
+	if !child.Wait(60 * time.Second) {
+		child.Signal(syscall.SIGKILL)
+		n.t.Fatalf("twgd %q did not end within a minute", args)
+	}
+	return child.Code(), out.String()
+}

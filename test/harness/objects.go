@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -86,5 +87,24 @@ func NotBeyondEnds(t testing.TB, committed, ends map[int32]int64) {
 		if at > ends[p] {
 			t.Errorf("the group's offset of partition %d is %d, but raw ends at %d", p, at, ends[p])
 		}
+	}
+}
+
+// Remove deletes an object, and returns what puts it back.
+func (s *Suite) Remove(t testing.TB, location, key string) (restore func()) {
+	t.Helper()
+	u, err := url.Parse(location)
+	Must(t, err)
+	client := s.S3.Client()
+	got, err := client.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &u.Host, Key: &key})
+	Must(t, err)
+	body, err := io.ReadAll(got.Body)
+	Must(t, err)
+	_, err = client.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: &u.Host, Key: &key})
+	Must(t, err)
+	return func() {
+		t.Helper()
+		_, err := client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &u.Host, Key: &key, Body: bytes.NewReader(body)})
+		Must(t, err)
 	}
 }

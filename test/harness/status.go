@@ -26,6 +26,7 @@ type PartitionStatus struct {
 	RawNext   *int64 `json:"raw_next"`
 	End       *int64
 	Lag       *int64
+	Held      string // why it is not read
 }
 
 // SinkStatus is one sink.

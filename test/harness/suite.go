@@ -176,3 +176,15 @@ func Await(t testing.TB, what string, bound time.Duration, look func() (seen str
 		time.Sleep(50 * time.Millisecond)
 	}
 }
+
+// WithKafka is the suite with a broker of its own, for a test that does to it what others would not bear. It ends with the test.
+func (s *Suite) WithKafka(t testing.TB) *Suite {
+	t.Helper()
+	k, err := servers.Kafka(t.Context(), servers.KafkaOptions{Heap: "256m", Properties: map[string]string{"group.min.session.timeout.ms": "1000"}})
+	Must(t, err)
+	own := *s
+	own.Kafka = k
+	t.Cleanup(func() { own.admin.Close(); Must(t, k.Close()) })
+	Must(t, own.connect(t.Context()))
+	return &own
+}
