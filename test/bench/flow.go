@@ -23,7 +23,6 @@ type flow struct {
 	n      int
 	sinks  func(dir string) string                     // YAML of the sinks, without brackets
 	metric string                                      // that reaches n when all is done
-	atEnd  bool                                        // the sink has everything only when twgd has ended
 	check  func(ctx context.Context, dir string) error // of what the sink holds; nil where there is none
 }
 

@@ -28,7 +28,7 @@ type options struct {
 	partitions int
 	idle       int // partitions of the idle topic
 	runs       int
-	seconds    int // that the delay is measured for
+	seconds    int    // that the delay is measured for
 	queue      string // of the lanes, empty for the default
 	only       []string
 	json       bool

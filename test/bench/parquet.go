@@ -16,8 +16,6 @@ func measureParquet(ctx context.Context, b *bench) error {
 		sinks: func(dir string) string {
 			return fmt.Sprintf("{name: lake, parquet: {to: \"file://%s/lake\", roll: {age: 2s}}%s}", dir, b.laneQueue())
 		},
-			return "{name: lake, parquet: {to: \"file://" + dir + "/lake\", roll: {age: 2s}}" + "}"
-		},
 		check: func(_ context.Context, dir string) error { return checkParquet(dir, n) }}
 	idle, err := b.idlePass(ctx, f)
 	if err != nil {

@@ -76,7 +76,11 @@ func (c *columnWriter) writeFile(out *file.Writer, p int, records []record.Recor
 		for i := range ids {
 			c.ids[i] = ids[i][:]
 		}
-		if err := c.writeGroup(out.AppendRowGroup()); err != nil {
+		group, err := out.AppendRowGroupChecked()
+		if err != nil {
+			return err
+		}
+		if err := c.writeGroup(group); err != nil {
 			return err
 		}
 	}
