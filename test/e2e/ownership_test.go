@@ -23,7 +23,7 @@ func TestCaseD01(t *testing.T) {
 	t.Parallel()
 	raw := suite.Bucket(t, "raw")
 	b := lay(t, 1, func(s *harness.Stream) {
-		s.Raw = harness.Raw{To: raw, Flush: harness.Flush{Age: "4s", Records: 100}}
+		s.Raw = harness.Raw{To: raw, Flush: harness.Flush{Age: "3s", Records: 100}}
 		s.Source.Kafka.Session = harness.Session()
 	})
 	suite.Watch(t, b.topic)
@@ -31,6 +31,7 @@ func TestCaseD01(t *testing.T) {
 	b.ready()
 	b.Send(harness.Plain(0, 100, 50)...)
 	b.stored(100)
+	opened := time.Now()
 	b.Send(harness.Plain(0, 10, 50)...)
 	b.taken(110)
 	b.node.Pause()
@@ -46,6 +47,7 @@ func TestCaseD01(t *testing.T) {
 	taken := suite.Objects(t, raw)
 	harness.Unchanged(t, before, taken, segments)
 
+	time.Sleep(time.Until(opened.Add(3500 * time.Millisecond))) // what A has open is due when it goes on
 	b.node.Continue()
 	harness.Await(t, "A to notice that the partition is another's", 30*time.Second, func() (string, bool) {
 		log := b.node.Log()
