@@ -22,7 +22,8 @@ type Node struct {
 // Stream is one stream as this node sees it.
 type Stream struct {
 	Name       string           `json:"name"`
-	State      string           `json:"state"` // starting, running, paused, blocked, stopped
+	State      string           `json:"state"`            // starting, running, paused, blocked, stopped
+	Reason     string           `json:"reason,omitempty"` // why it is not running
 	Partitions List[Partition]  `json:"partitions"`
 	Sinks      List[Sink]       `json:"sinks"`
 	Quarantine Quarantine       `json:"quarantine"`
@@ -38,6 +39,7 @@ type Partition struct {
 	RawNext   *int64 `json:"raw_next"`
 	End       *int64 `json:"end"`
 	Lag       *int64 `json:"lag"`
+	Held      string `json:"held,omitempty"` // why it is not read until somebody decides
 }
 
 // Sink is one sink of a stream. Covered and GapRecords count offsets over the stream's partitions.

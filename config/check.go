@@ -56,7 +56,7 @@ func (d *decoder) completeQuarantine(s *Stream, path, dataDir string) {
 		d.problem(path+".quarantine.to", Problem{Text: "this key is missing, and node.data_dir cannot stand for it"})
 		return
 	}
-	s.Quarantine.To = unit.Location("file://" + dir).Below("quarantine")
+	s.Quarantine.To = unit.Directory(filepath.Join(dir, "quarantine"))
 	if d.hidden["node.data_dir"] {
 		d.hidden[path+".quarantine.to"] = true
 	}
@@ -220,9 +220,9 @@ func (d *decoder) checkShared(a, b reads) {
 		return
 	}
 	if d.anyHidden(a.path) || d.anyHidden(b.path) {
-		topic = hidden
+		topic = "both take the same topics"
 	}
-	text := fmt.Sprintf("%s, in line %d, is in this group too, and both take %s: the broker would give each of its partitions to only one of them", a.path, d.place(a.path).line, topic)
+	text := fmt.Sprintf("%s, in line %d, is in this group too, and %s: the broker would give each partition to only one of them", a.path, d.place(a.path).line, topic)
 	d.problem(b.path+".group", Problem{Text: text})
 }
 
@@ -240,12 +240,12 @@ func (d *decoder) anyHidden(path string) bool {
 func (a reads) common(b reads) (what string, shared bool) {
 	for _, t := range a.topics {
 		if slices.Contains(b.topics, t) || matches(b.pattern, t) {
-			return "topic " + show(t), true
+			return "both take topic " + show(t), true
 		}
 	}
 	for _, t := range b.topics {
 		if matches(a.pattern, t) {
-			return "topic " + show(t), true
+			return "both take topic " + show(t), true
 		}
 	}
 	if a.pattern == "" || b.pattern == "" {

@@ -33,17 +33,19 @@ func load(data []byte, file string, e expander, parts Parts) (*Config, error) {
 		d.check(cfg)
 	}
 	if len(d.problems) > 0 {
-		return nil, d.finish()
+		return nil, d.finish(split(data))
 	}
 	return cfg, nil
 }
 
-// finish is the error for the user: secrets out, file in, in order.
-func (d *decoder) finish() Problems {
+// finish is the error for the user: secrets out, file in, in order. The library puts what is not there, such as the value of a key
+// at the end of the file, behind the end.
+func (d *decoder) finish(lines [][]byte) Problems {
 	d.problems.scrub(d.secrets)
 	for i := range d.problems {
 		p := &d.problems[i]
-		p.File, p.Line, p.Column = d.file, max(p.Line, 1), max(p.Column, 1)
+		p.File, p.Line = d.file, min(max(p.Line, 1), len(lines))
+		p.Column = min(max(p.Column, 1), 1+utf8.RuneCount(lines[p.Line-1]))
 	}
 	return d.problems.sort()
 }
@@ -86,8 +88,20 @@ func invalid(data []byte) int {
 
 // locate is the line and column of an index.
 func locate(data []byte, at int) (line, column int) {
-	before := data[:at]
-	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):])
+	lines := split(data[:at])
+	return len(lines), 1 + utf8.RuneCount(lines[len(lines)-1])
+}
+
+var lineBreak = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]")
+
+// split cuts data behind each line break, which in YAML is more than a line feed. The last line is what follows the last break.
+func split(data []byte) (lines [][]byte) {
+	from := 0
+	for _, at := range lineBreak.FindAllIndex(data, -1) {
+		lines = append(lines, data[from:at[1]])
+		from = at[1]
+	}
+	return append(lines, data[from:])
 }
 
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?(.*)$`)
@@ -100,7 +114,7 @@ func notYAML(data []byte, err error) *Problem {
 		m = []string{"", "", "it cannot be read"}
 	}
 	line, _ := strconv.Atoi(m[1])
-	lines := bytes.SplitAfter(data, []byte("\n"))
+	lines := split(data)
 	if broken := brokenLine(lines); broken > 0 {
 		line = broken
 	}
@@ -110,16 +124,19 @@ func notYAML(data []byte, err error) *Problem {
 	return &Problem{Line: line, Column: indent + 1, Text: "this is not YAML: " + m[2]}
 }
 
-// brokenLine is the number of the line behind the longest beginning of the file that is YAML by itself; 0 where the file is too
-// long to try.
+// effort is how many bytes brokenLine reads at most: nested deeply enough, even a short file takes its time.
+const effort = 1 << 20
+
+// brokenLine is the number of the line behind the longest beginning of the file that is YAML by itself; 0 where finding it takes
+// too long.
 func brokenLine(lines [][]byte) int {
-	if len(lines) > 2000 {
-		return 0
-	}
 	data := bytes.Join(lines, nil)
-	end := len(data)
+	end, read := len(data), 0
 	for n := len(lines) - 1; n > 0; n-- {
 		end -= len(lines[n])
+		if read += end; read > effort {
+			return 0
+		}
 		var doc yaml.Node
 		if yaml.Unmarshal(data[:end], &doc) == nil {
 			return n + 1

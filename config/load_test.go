@@ -297,3 +297,31 @@ func TestOverlap(t *testing.T) {
 	f(`(`, `.*`, false)
 	f(`^a.{40}$`, `^b`, false)
 }
+
+// TestHopelessFiles are refused without much work.
+func TestHopelessFiles(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		_, err := load([]byte(text), "t.yaml", testExpander(), testParts())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	f(strings.Repeat("a: {\n", 2000), "this is not YAML")
+	f("a: \""+strings.Repeat("\n", 2000)+strings.Repeat("x", 12000), "found unexpected end of stream")
+	f(strings.Repeat("a: [b, c, d]\n", 2000)+"  }\n", "t.yaml:2001:3: ")
+	f("a: b\r\nc: d\re: \xff", "t.yaml:3:4: the file is not UTF-8")
+	f("}\n"+strings.Repeat("a: [b, c, d]\n", 100), "t.yaml:1:1: ")
+}
+
+// TestRichPatterns are refused in one group rather than compared for ever.
+func TestRichPatterns(t *testing.T) {
+	what, shared := overlap(`^(a|b)*a.{12}$`, `^(a|b)*b.{12}ä$`)
+	if !shared || what != cannotTell {
+		t.Errorf("got %v, %s", shared, what)
+	}
+	long := strings.Repeat("abcdefghij", 60)
+	if what, shared = overlap(long, "x"); !shared || what != cannotTell {
+		t.Errorf("got %v, %s", shared, what)
+	}
+}

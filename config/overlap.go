@@ -20,6 +20,10 @@ const (
 	mostInstructions = 500
 )
 
+// cannotTell is the answer about patterns beyond those bounds. Refusing them costs a second group's name; accepting them could
+// cost one of the streams its records.
+const cannotTell = "whether both take the same topics cannot be told of patterns this rich"
+
 func matches(pattern, topic string) bool {
 	if pattern == "" {
 		return false
@@ -31,14 +35,14 @@ func matches(pattern, topic string) bool {
 // overlap finds a name that both patterns match, or says that it cannot rule one out.
 func overlap(a, b string) (what string, shared bool) {
 	if a == b {
-		return "the topics of one pattern", true
+		return "both take the topics of one pattern", true
 	}
 	p, q := compile(a), compile(b)
 	if p == nil || q == nil {
 		return "", false // a pattern that does not compile is reported where it stands
 	}
 	if len(p.Inst) > mostInstructions || len(q.Inst) > mostInstructions {
-		return "topics of patterns too long to compare", true
+		return cannotTell, true
 	}
 	return search(p, q)
 }
@@ -81,10 +85,10 @@ func search(p, q *syntax.Prog) (what string, shared bool) {
 	for ; len(todo) > 0; todo = todo[1:] {
 		next := todo[0]
 		if next.name != "" && next.a.ends(p, next.name) && next.b.ends(q, next.name) {
-			return fmt.Sprintf("a topic such as %q", next.name), true
+			return fmt.Sprintf("both take a topic such as %q", next.name), true
 		}
 		if len(seen) > mostPairs {
-			return "topics of patterns too rich to compare", true
+			return cannotTell, true
 		}
 		for _, letter := range letters {
 			n := pair{next.name + string(letter), next.a.step(p, next.name, letter), next.b.step(q, next.name, letter)}

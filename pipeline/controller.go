@@ -42,6 +42,8 @@ type controller struct {
 	broken  error     // why the source delivers nothing any more
 	leaving time.Time // when the end began, zero before: flush and go
 
+	pace pace
+
 	gateFailed failures // safe for concurrent use
 	genesis    sync.Map // record.Partition → int64, where raw's chain begins; safe for concurrent use
 }
@@ -194,7 +196,7 @@ func (c *controller) step(work context.Context, now time.Time) {
 
 // plan enters a part into the agenda as it is now. Whoever changes a part calls it afterwards.
 func (c *controller) plan(p *part) {
-	at, ok := p.due(c.opt.Flush)
+	at, ok := p.due(c.flush())
 	c.agenda.put(p, at, ok && c.parts[p.id] == p && !c.busy[p.id])
 }
 
@@ -306,3 +308,13 @@ func (c *controller) graceLeft(tenths int) time.Duration {
 
 // jitter is the randomness of backoffs.
 func jitter() float64 { return rand.Float64() }
+
+// flush is when segments are stored, with the age that commits allow at present.
+func (c *controller) flush() Flush {
+	f := c.opt.Flush
+	f.Age = c.pace.age(f.Age, c.agenda.Len()+len(c.busy), c.opt.Writers)
+	if c.pace.tell(c.opt.Flush.Age, f.Age, time.Now()) {
+		c.opt.Log.Warn("the age at which segments are stored follows the time that commits take", "configured", c.opt.Flush.Age, "now", f.Age)
+	}
+	return f
+}

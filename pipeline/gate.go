@@ -76,6 +76,9 @@ func (c *controller) report(w written) {
 func (c *controller) settle(w written, now time.Time) {
 	p := w.part
 	delete(c.busy, p.id)
+	if w.err == nil {
+		c.pace.observe(w.took)
+	}
 	if w.stored.Ours {
 		c.mine[p.id] = w.stored.Next
 	}

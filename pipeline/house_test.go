@@ -163,13 +163,13 @@ func (h *house) begin(opt pipeline.Options) {
 }
 
 // stop ends the stream as SIGTERM does, and returns what Run returned and how long it took.
-func (h *house) stop() (error, time.Duration) {
+func (h *house) stop() (time.Duration, error) {
 	begin := time.Now()
 	h.cancel()
 	if !h.over {
 		h.over, h.err = true, <-h.ended
 	}
-	return h.err, time.Since(begin)
+	return time.Since(begin), h.err
 }
 
 // clean checks what must hold when a stream has ended.

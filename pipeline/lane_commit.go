@@ -65,13 +65,10 @@ func (l *Lane) finishLoad(ctx context.Context, ld *load) (sinks.Receipt, error) 
 			return sinks.Receipt{}, err
 		}
 	}
-	if l.opt.Cuts != nil && ld.sink.Size().Rows == 0 {
-		if err := l.opt.Cuts.MarkEmpty(ctx, ld.key, onlySpan(ld)); err != nil {
-			return sinks.Receipt{}, err
-		}
-		return sinks.Receipt{Spans: ld.sink.Spans(), Rejected: int64(len(ld.rejects))}, nil
-	}
 	receipt, err := ld.sink.Commit(ctx, l.opt.Report)
+	if err == nil && l.opt.Cuts != nil && ld.sink.Size().Rows == 0 {
+		err = l.opt.Cuts.MarkEmpty(ctx, ld.key, onlySpan(ld))
+	}
 	receipt.Rejected += int64(len(ld.rejects))
 	return receipt, err
 }

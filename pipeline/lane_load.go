@@ -144,7 +144,7 @@ func oversized(rows *row.Batch, which []int, limit int64) []sinks.Reject {
 	for _, i := range which {
 		r := rows.Records[i]
 		out = append(out, sinks.Reject{Partition: rows.Partition, Offset: r.Offset, ID: rows.IDs[i], Reason: sinks.ReasonOversize,
-			Detail: sizeDetail(payload(&r), limit), Record: cut(r)})
+			Detail: sizeDetail(payload(&r), limit), Record: cut(r), Whole: sinks.Whole{Key: len(r.Key), Value: len(r.Value), Headers: len(r.Headers)}})
 	}
 	return out
 }

@@ -329,6 +329,22 @@ func TestCaseD17Oversize(t *testing.T) {
 	}
 }
 
+func TestCaseD32TheSinkRefusesAllOfASpan(t *testing.T) {
+	for _, files := range []bool{false, true} {
+		withLane(t, files, pipeline.LaneOptions{}, pipeline.Options{}, func(h *house) {
+			h.table.Reject = func(*record.Record) bool { return true }
+			e := h.assign(orders)
+			h.src.Poll(orders, e, 0, 4)
+			time.Sleep(5 * time.Second)
+			h.gaps(orders, 4, "[]")
+			have, _ := h.lane.Coverage(orders)
+			if got := h.trail.at(); !slices.Equal(got, []int64{0, 1, 2}) || !have.Covers(sp(0, 4)) || len(h.table.Names(orders)) != 0 {
+				t.Errorf("rejected %v, covered %v, files %v", got, have, h.table.Names(orders))
+			}
+		})
+	}
+}
+
 func TestCaseD32NothingIsLeftOfASpan(t *testing.T) {
 	for _, files := range []bool{false, true} {
 		withLane(t, files, pipeline.LaneOptions{MaxRecord: 10}, pipeline.Options{}, func(h *house) {

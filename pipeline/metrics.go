@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +20,13 @@ type Metrics struct {
 	gateSeconds, sinkSeconds, waitSeconds                 *prometheus.HistogramVec
 	refusedTotal, sinkRecords, sinkRows, sinkRetries      *prometheus.CounterVec
 	sinkState, sinkBackoff                                *prometheus.GaugeVec
+
+	mu      sync.Mutex
+	volumes map[string]volume
 }
+
+// volume is what raw took of one stream since the process started.
+type volume struct{ offsets, bytes int64 }
 
 // commitBuckets suit a local fsync as well as an upload.
 var commitBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
@@ -42,6 +49,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return v
 	}
 	return &Metrics{
+		volumes:        map[string]volume{},
 		sourceRecords:  counter("source_records_total", "Records taken from the source."),
 		sourceBytes:    counter("source_bytes_total", "Bytes of these records in memory."),
 		sourceGaps:     counter("source_gap_records_total", "Offsets lost because the source no longer had them.", "topic", "partition", "reason"),
@@ -61,6 +69,27 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		sinkSeconds:    histogram("sink_write_seconds", "Time of one load's commit.", "sink"),
 		sinkState:      gauge("sink_state", "0 live, 2 retrying, 3 blocked.", "sink"),
 		sinkBackoff:    gauge("sink_backoff_seconds", "Wait before the next try.", "sink"),
+	}
+}
+
+// Begin makes the series of a stream and its sinks, which count from 0 whether or not anything has happened yet: what is absent
+// cannot be alerted on.
+func (m *Metrics) Begin(stream string, sinks ...string) {
+	for _, c := range []*prometheus.CounterVec{m.sourceRecords, m.sourceBytes, m.gateRecords, m.gateBytes, m.gateFailures, m.gateFenced} {
+		c.WithLabelValues(stream)
+	}
+	m.sourcePaused.WithLabelValues(stream)
+	for _, h := range []*prometheus.HistogramVec{m.gateSeconds, m.waitSeconds} {
+		h.WithLabelValues(stream)
+	}
+	for _, sink := range sinks {
+		for _, c := range []*prometheus.CounterVec{m.refusedTotal, m.sinkRecords, m.sinkRows, m.sinkRetries} {
+			c.WithLabelValues(stream, sink)
+		}
+		for _, g := range []*prometheus.GaugeVec{m.sinkState, m.sinkBackoff} {
+			g.WithLabelValues(stream, sink)
+		}
+		m.sinkSeconds.WithLabelValues(stream, sink)
 	}
 }
 
@@ -99,13 +128,29 @@ func (m *Metrics) stored(stream string, bytes int64, took time.Duration, done []
 	if m == nil {
 		return
 	}
-	n := 0
+	n, offsets := 0, int64(0)
 	for _, a := range done {
 		n += len(a.batch.Records)
+		offsets += a.batch.Next - a.batch.First
 	}
+	m.mu.Lock()
+	v := m.volumes[stream]
+	m.volumes[stream] = volume{v.offsets + offsets, v.bytes + bytes}
+	m.mu.Unlock()
 	m.gateRecords.WithLabelValues(stream).Add(float64(n))
 	m.gateBytes.WithLabelValues(stream).Add(float64(bytes))
 	m.gateSeconds.WithLabelValues(stream).Observe(took.Seconds())
+}
+
+// MeanStored is the mean of compressed bytes an offset takes in raw; false while this process has stored nothing.
+func (m *Metrics) MeanStored(stream string) (float64, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v := m.volumes[stream]
+	if v.offsets == 0 {
+		return 0, false
+	}
+	return float64(v.bytes) / float64(v.offsets), true
 }
 
 func (m *Metrics) gateFailed(stream string) {

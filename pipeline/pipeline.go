@@ -135,9 +135,14 @@ func drain(ctx context.Context, lanes []*Lane) {
 }
 
 // gate answers the source where a partition begins, trying until raw answers. It is called from the source's goroutines.
+//
+// A chain that is still open here is of an assignment that was lost, of which the controller has not heard yet: a process that was
+// stopped and goes on finds itself there. What that assignment knew of the chain's end is old, another owner has written since, so the
+// chain is closed and looked up again. Otherwise reading, and the position that is committed, would go back.
 func (s *Stream) gate(ctx context.Context, p record.Partition, genesis func(context.Context) (int64, error)) (sources.Start, error) {
 	defer s.ctl.gateFailed.clear(p)
 	wait := flow.Backoff{Base: 200 * time.Millisecond, Max: 10 * time.Second}
+	s.opt.Raw.End(p)
 	for {
 		head, err := s.opt.Raw.Begin(ctx, p, genesis)
 		if err == nil {

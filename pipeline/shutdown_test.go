@@ -139,7 +139,7 @@ func TestCaseD07Shutdown(t *testing.T) {
 			h.src.Poll(orders, e, 0, 1)
 			time.Sleep(3 * time.Second)
 			h.committed(orders, 0)
-			if err, took := h.stop(); err != nil || took > time.Second {
+			if took, err := h.stop(); err != nil || took > time.Second {
 				t.Error(err, took)
 			}
 			h.stored(orders, 1)
@@ -154,7 +154,7 @@ func TestCaseD07Shutdown(t *testing.T) {
 				h.src.Poll(orders, e, 0, 1)
 				time.Sleep(3 * time.Second)
 				h.raw.Before(before)
-				if err, took := h.stop(); !errors.Is(err, pipeline.ErrUnfinished) || errors.Is(err, pipeline.ErrHanging) || took > 25*time.Second {
+				if took, err := h.stop(); !errors.Is(err, pipeline.ErrUnfinished) || errors.Is(err, pipeline.ErrHanging) || took > 25*time.Second {
 					t.Error(err, took)
 				}
 				h.committed(orders, 0)
@@ -176,7 +176,7 @@ func TestShutdownNamesWhatHangs(t *testing.T) {
 			spoil(h)
 			h.src.Poll(orders, e, 0, 10)
 			time.Sleep(5 * time.Second)
-			err, took := h.stop()
+			took, err := h.stop()
 			if !errors.Is(err, pipeline.ErrHanging) || !strings.Contains(err.Error(), want) || took > 20*time.Second {
 				t.Errorf("%v after %v, want it to name %s", err, took, want)
 			}
@@ -206,7 +206,7 @@ func TestShutdownWithASinkThatIsAway(t *testing.T) {
 			e := h.assign(orders)
 			h.src.Poll(orders, e, 0, 10)
 			time.Sleep(5 * time.Second)
-			if err, took := h.stop(); err != nil || took > 20*time.Second {
+			if took, err := h.stop(); err != nil || took > 20*time.Second {
 				t.Error(err, took)
 			}
 			h.committed(orders, 10)

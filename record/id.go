@@ -35,6 +35,8 @@ type Hasher struct {
 	buf    []byte // prefix, then the record's own part
 	prefix int
 	stream hash.Hash
+	head   [5]byte           // here and not on the stack, since what an interface is handed escapes
+	sum    [sha256.Size]byte // likewise
 }
 
 // NewHasher prepares the part of the input that all records of the partition share.
@@ -50,32 +52,30 @@ func NewHasher(p Partition) *Hasher {
 
 // ID computes the id of r.
 func (h *Hasher) ID(r *Record) ID {
-	var sum [sha256.Size]byte
 	if h.prefix+8+10+len(r.Key)+len(r.Value) <= inline {
 		b := binary.BigEndian.AppendUint64(h.buf[:h.prefix], uint64(r.Offset))
 		b = appendNullable(b, r.Key)
 		b = appendNullable(b, r.Value)
-		sum = sha256.Sum256(b)
-	} else {
-		h.sumLong(r, &sum)
+		return compose(r.Timestamp, sha256.Sum256(b))
 	}
-	return compose(r.Timestamp, sum)
+	return compose(r.Timestamp, h.sumLong(r))
 }
 
 // sumLong streams the parts, so that a large value is not copied.
-func (h *Hasher) sumLong(r *Record, sum *[sha256.Size]byte) {
-	var head [5]byte
+func (h *Hasher) sumLong(r *Record) [sha256.Size]byte {
 	h.stream.Reset()
-	h.stream.Write(binary.BigEndian.AppendUint64(h.buf[:h.prefix], uint64(r.Offset)))
+	h.buf = binary.BigEndian.AppendUint64(h.buf[:h.prefix], uint64(r.Offset))
+	h.stream.Write(h.buf)
 	for _, part := range [2][]byte{r.Key, r.Value} {
 		if part == nil {
-			h.stream.Write(append(head[:0], 0))
+			h.stream.Write(append(h.head[:0], 0))
 			continue
 		}
-		h.stream.Write(binary.BigEndian.AppendUint32(append(head[:0], 1), uint32(len(part))))
+		h.stream.Write(binary.BigEndian.AppendUint32(append(h.head[:0], 1), uint32(len(part))))
 		h.stream.Write(part)
 	}
-	h.stream.Sum(sum[:0])
+	h.stream.Sum(h.sum[:0])
+	return h.sum
 }
 
 // IDs appends the ids of records to dst.

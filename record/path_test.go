@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/hex"
 	"math"
 	"slices"
 	"strings"
@@ -121,4 +122,26 @@ func TestOffsetNameOfNegativePanics(t *testing.T) {
 		}
 	}()
 	OffsetName(-1)
+}
+
+// FuzzParsePath: every path that is accepted is exactly the one that its partition gets.
+func FuzzParsePath(f *testing.F) {
+	f.Add("orders~deadbeef/0")
+	f.Add("%5Forders~00000000/12.3")
+	f.Add("a%7Eb~deadbeef/0")
+	f.Fuzz(func(t *testing.T, path string) {
+		topic, short, number, generation, err := ParsePath(path)
+		if err != nil {
+			return
+		}
+		id, err := hex.DecodeString(short)
+		if err != nil {
+			t.Fatalf("ParsePath(%q) gives the id %q", path, short)
+		}
+		p := Partition{Topic: topic, Number: number, Generation: generation}
+		copy(p.TopicID[:], id)
+		if got := p.Path(); got != path {
+			t.Errorf("%q was accepted, and its partition has the path %q", path, got)
+		}
+	})
 }

@@ -396,4 +396,3 @@ func TestSteadyStateAsksNothing(t *testing.T) {
 		})
 	}
 }
-

@@ -18,11 +18,12 @@ type Raw interface {
 
 	// Append stores the batches, which follow each other from the head on, as one commit. Where another writer's commit has taken
 	// the place, Stored.Ours is false and Head says where the chain ends now: the batches are not stored by us, and what lies
-	// below that head must be dropped. Any other error leaves the head where it was; the same Append may be tried again with
-	// the same or more batches.
+	// below that head must be dropped. Where Ours is true the head may still lie in front of the last batch's end: an earlier
+	// attempt, whose answer was lost, had landed with fewer batches, and the rest is to be appended next. Any other error leaves
+	// the head where it was; the same Append may be tried again with the same or more batches.
 	Append(ctx context.Context, p record.Partition, batches []*record.Batch) (Stored, error)
 
-	// End forgets the open chain of p and closes its files.
+	// End waits for an Append that is under way, forgets the open chain of p and closes its files.
 	End(p record.Partition)
 
 	// Head is the chain's head as it is stored now, for readers. ErrNoChain where p has none.

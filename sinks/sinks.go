@@ -64,7 +64,8 @@ type Load interface {
 
 	// Commit makes the load durable and returns its receipt. It hands rows refused for good to report before anything of theirs
 	// counts as covered; when report fails, so does Commit, and nothing is covered. After an error the load is still whole:
-	// Commit may be called again, also when the outcome of the last call is not known. It returns an *Error.
+	// Commit may be called again, also when the outcome of the last call is not known. It returns an *Error. A sink with cuts
+	// writes no file for a load without rows, and its receipt says so: the lane marks the span empty.
 	Commit(ctx context.Context, report Report) (Receipt, error)
 
 	// Discard gives up what is not committed and frees the memory. It is called exactly once, also after a Commit.
@@ -88,8 +89,12 @@ type Reject struct {
 	ID        record.ID
 	Reason    string         // ReasonSink, ReasonOversize
 	Detail    string         // SQLSTATE, column, what was found; no value of a user
-	Record    *record.Record // for the quarantine; valid until Report returns. Its value may be cut
+	Record    *record.Record // for the quarantine; valid until Report returns. Its key, value and headers may be cut
+	Whole     Whole          // what was cut of Record; zero where nothing was
 }
+
+// Whole is how large a record was before it was cut for a reject: bytes of key and value, count of headers.
+type Whole struct{ Key, Value, Headers int }
 
 // Reasons of rejects.
 const (

@@ -16,7 +16,8 @@ type Traits struct {
 }
 
 // Gate answers where reading of a partition begins. The source asks before it fetches anything: raw wins over every position
-// that the transport itself keeps. genesis is called only where the gate has nothing of p, and says what the configured start
+// that the transport itself keeps. It asks once for every Assigned, also for those that follow a Seek or a Rejoin; an assignment
+// that is revoked before the gate has answered is never reported. genesis is called only where the gate has nothing of p, and says what the configured start
 // means for it. It blocks until the gate has answered, and returns an error only when ctx ends.
 type Gate func(ctx context.Context, p record.Partition, genesis func(context.Context) (int64, error)) (Start, error)
 
@@ -93,7 +94,8 @@ type Revoked struct {
 // took is a batch with Gap set. The receiver holds each batch and releases it.
 type Polled struct{ Batches []*record.Batch }
 
-// Held says that a partition is not read until an operator or the transport changes something. An empty Reason lifts it.
+// Held says that a partition is not read until an operator or the transport changes something. An empty Reason lifts it, and so
+// does a revocation. A Partition without a topic stands for the whole stream. What was read before may still be delivered after it.
 type Held struct {
 	Partition record.Partition
 	Reason    string

@@ -250,12 +250,15 @@ func (o *owner) step() string {
 	}
 }
 
+// seeds is how many histories of 100 steps are played.
+const seeds = 120
+
 // TestCaseD35AppendFileSurvives drives chains through torn writes, failed syncs and truncations, kills and power losses,
 // and reads back every acknowledged block after each.
 func TestCaseD35AppendFileSurvives(t *testing.T) {
 	seen := map[string]int{}
 	blocks := 0
-	for seed := range uint64(400) {
+	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			o := &owner{t: t, disk: storetest.NewDisk(seed), rng: rand.New(rand.NewPCG(seed, 2)), seen: seen}
 			for range 100 {
@@ -273,7 +276,7 @@ func TestCaseD35AppendFileSurvives(t *testing.T) {
 			t.Errorf("%q never happened: the test does not test it", what)
 		}
 	}
-	if blocks < 400*20 {
+	if blocks < seeds*20 {
 		t.Errorf("only %d blocks were acknowledged", blocks)
 	}
 }

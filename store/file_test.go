@@ -36,7 +36,8 @@ func (c *creators) open() {
 
 func (c *creators) faults() {
 	c.disk.Fault(func(op storetest.Op) error {
-		if c.rng.IntN(10) > 0 {
+		// Directories fail to sync more often: what is believed meanwhile is what this test is about.
+		if c.rng.IntN(10) > 0 && !(op.Name == "syncdir" && c.rng.IntN(2) == 0) {
 			return nil
 		}
 		switch op.Name {
@@ -58,6 +59,13 @@ func (c *creators) create(n int) {
 	b, other := c.b[n%2], c.b[1-n%2]
 	key := fmt.Sprintf("s/t%d/%d", c.rng.IntN(3), c.rng.IntN(40))
 	body := fmt.Sprintf("attempt %d %s", n, strings.Repeat("x", c.rng.IntN(3*storetest.Page)))
+	c.attempt(b, n, key, body)
+	// The other process wants the same key, and must not win once the first has.
+	c.attempt(other, n, key, "second "+body)
+}
+
+// attempt creates an object and learns from the answer what is there, as a chain would.
+func (c *creators) attempt(b store.Bucket, n int, key, body string) {
 	err := c.put(b, n, key, body)
 	switch {
 	case err == nil:
@@ -70,10 +78,6 @@ func (c *creators) create(n int) {
 		}
 	default:
 		c.seen["failed"]++
-	}
-	// A second creator of the same key must not win once the first has.
-	if c.put(other, n, key, "second "+body) == nil {
-		c.learn(key, "second "+body)
 	}
 }
 
@@ -129,7 +133,7 @@ func (c *creators) check() {
 
 func TestFileBucketKeepsWhatItSaid(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(150) {
+	for seed := range uint64(50) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			c := &creators{t: t, disk: storetest.NewDisk(seed), rng: rand.New(rand.NewPCG(seed, 3)), known: map[string]string{}, seen: seen}
 			c.open()

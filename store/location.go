@@ -153,7 +153,7 @@ func boolean(v string) error {
 
 func arn(v string) error {
 	if !strings.HasPrefix(v, "arn:") {
-		return errors.New("must begin with arn:")
+		return errors.New("must be an ARN (arn:aws:iam::…)")
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func endpoint(v string) error {
 	u, err := url.Parse(v)
 	switch {
 	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-		return errors.New("must be a URL such as https://s3.example.com:9000")
+		return errors.New("must be a URL of http or https with a host")
 	case u.User != nil:
 		return errors.New("must not hold credentials")
 	case u.RawQuery != "":

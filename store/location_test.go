@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 	f("s3://b?endpoint=http://u:hunter2@h", "must not hold credentials")
 	f("s3://key:hunter2@b", "must not hold credentials")
 	f("s3://key:hunter2@b:port", "cannot be read")
-	f("s3://b?role=admin", "arn:")
+	f("s3://b?role=admin", "must be an ARN")
 	f("s3://b?ssetype=rot13", "must be one of")
 	f("s3://b#x", "fragment")
 }

@@ -79,6 +79,11 @@ func checkEndpoint(q url.Values) error {
 	return nil
 }
 
+// Directory is the location of a directory, given by its absolute path.
+func Directory(dir string) Location {
+	return Location((&url.URL{Scheme: "file", Path: dir}).String())
+}
+
 // UnmarshalText reads a location.
 func (l *Location) UnmarshalText(text []byte) (err error) {
 	*l, err = ParseLocation(string(text))

@@ -102,6 +102,19 @@ func TestLocationBelow(t *testing.T) {
 	f("s3://bucket", "s3://bucket/orders")
 }
 
+func TestDirectory(t *testing.T) {
+	f := func(dir, want string) {
+		t.Helper()
+		got := Directory(dir)
+		if _, err := ParseLocation(string(got)); err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v, want %s", dir, got, err, want)
+		}
+	}
+	f("/data", "file:///data")
+	f("/a b/100%", "file:///a%20b/100%25")
+	f("/x?y#z", "file:///x%3Fy%23z")
+}
+
 func TestDurable(t *testing.T) {
 	if Location("mem://x").Durable() || !Location("file:///x").Durable() || !Location("s3://bucket").Durable() {
 		t.Error("only mem forgets")

@@ -5,6 +5,7 @@
 const every = 2000; // milliseconds between two questions
 let before = null;  // the answer before this one
 let answered = null;
+let announced = ""; // what announce said last
 
 function element(name, text, kind) {
   const e = document.createElement(name);
@@ -13,12 +14,15 @@ function element(name, text, kind) {
   return e;
 }
 
+// words are the columns that hold no numbers.
+const words = new Set(["state", "last error"]);
+
 function table(caption, heads, rows) {
   const t = element("table");
   t.setAttribute("aria-label", caption);
   const head = t.createTHead().insertRow();
   for (const h of heads) {
-    const th = element("th", h);
+    const th = element("th", h, words.has(h) ? "left" : "");
     th.scope = "col";
     head.append(th);
   }
@@ -51,7 +55,7 @@ function partitions(stream, open) {
   const d = element("details");
   d.open = open;
   d.dataset.stream = stream.name;
-  d.append(element("summary", `${count(stream.partitions.length)} partitions, ${count(sum(stream.partitions, "lag"))} records behind`));
+  d.append(element("summary", `${count(stream.partitions.length)} ${stream.partitions.length === 1 ? "partition" : "partitions"}, ${count(sum(stream.partitions, "lag"))} records behind`));
   d.append(table("Partitions of " + stream.name, ["partition", "lag", "position", "committed", "raw", "end"], stream.partitions.map(partitionRow)));
   return d;
 }
@@ -70,7 +74,8 @@ function section(stream, said, open) {
     s.append(element("h3", "Sinks"));
     s.append(table("Sinks of " + stream.name, ["sink", "state", "covered", "missing", "windows", "last error"], stream.sinks.map(sinkRow)));
   }
-  s.append(partitions(stream, open), rejects(stream));
+  if (stream.partitions.length > 0) s.append(partitions(stream, open));
+  s.append(rejects(stream));
   return s;
 }
 
@@ -89,8 +94,16 @@ function show(now) {
   const said = now.streams.map(s => verdict(s, before && before.streams.find(o => o.name === s.name)));
   document.getElementById("streams").replaceChildren(...now.streams.map((s, i) => section(s, said[i], open.get(s.name) ?? s.partitions.length <= 12)));
   if (focused) [...document.querySelectorAll(".scroll")].find(e => e.getAttribute("aria-label") === focused)?.focus({preventScroll: true});
-  set("verdicts", now.streams.map((s, i) => said[i].level === "bad" || said[i].level === "warn" ? `${s.name}: ${said[i].text.replace(/[\d,.]+/g, "").trim()}. ` : "").join(""));
+  announce(now.streams.map((s, i) => ({name: s.name, ...said[i]})).filter(v => v.level === "bad" || v.level === "warn"));
   before = now;
+}
+
+// announce tells a screen reader what needs attention: when that changes, not when a number in it does.
+function announce(verdicts) {
+  const key = JSON.stringify(verdicts.map(v => [v.name, v.level]));
+  if (key === announced) return;
+  announced = key;
+  set("verdicts", verdicts.map(v => `${v.name}: ${v.text}.`).join(" "));
 }
 
 function duration(s) {

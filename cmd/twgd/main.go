@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stream-arrow/twgd/admin"
+	"github.com/stream-arrow/twgd/config"
 )
 
 // Stamped by the build.
@@ -50,7 +53,7 @@ func main() {
 	ctx, stop := untilSignal()
 	err := root().ExecuteContext(ctx)
 	stop()
-	os.Exit(report(err))
+	os.Exit(report(os.Stderr, err))
 }
 
 // untilSignal ends the context at the first SIGTERM or SIGINT. The second one ends the process at once.
@@ -69,23 +72,27 @@ func untilSignal() (context.Context, func()) {
 }
 
 // report prints an error for people and returns the exit code.
-func report(err error) int {
+func report(to io.Writer, err error) int {
 	if err == nil {
 		return exitDone
 	}
 	var e *exit
 	var remote *admin.Error
+	var problems config.Problems
 	switch {
+	case errors.As(err, &problems): // each line names its place, as editors and terminals like it
+		fmt.Fprintln(to, problems.Error())
+		return exitUsage
 	case errors.As(err, &e):
 		if e.Error() != "" {
-			fmt.Fprintln(os.Stderr, "twgd:", e.Error())
+			fmt.Fprintln(to, "twgd:", e.Error())
 		}
 		return e.code
 	case errors.As(err, &remote):
-		fmt.Fprintln(os.Stderr, "twgd:", remote.Text)
+		fmt.Fprintln(to, "twgd:", remote.Text)
 		return remote.Exit
 	}
-	fmt.Fprintln(os.Stderr, "twgd:", err)
+	fmt.Fprintln(to, "twgd:", err)
 	return exitFailed
 }
 
@@ -95,13 +102,45 @@ func root() *cobra.Command {
 		Short: "Move Kafka topics into a durable raw store, and from there into Parquet and Postgres; lose nothing, and prove it",
 		Long: "twgd takes records from Kafka into a durable raw store first, tells Kafka so only then, and fills Parquet files and Postgres\n" +
 			"tables from there. A sink that is down, slow or refuses a record holds up nothing else and is filled later.",
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			text := fmt.Sprintf("there is no command %q; see `twgd --help`", args[0])
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				text = fmt.Sprintf("there is no command %q; did you mean %s?", args[0], strings.Join(near, " or "))
+			}
+			return fail(exitUsage, errors.New(text))
+		},
+		SuggestionsMinimumDistance: 2,
 	}
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fail(exitUsage, fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 	})
 	cmd.PersistentFlags().StringP("output", "o", "text", "text or json")
-	cmd.AddCommand(runCommand(), versionCommand())
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if o, _ := cmd.Flags().GetString("output"); o != "text" && o != "json" {
+			return fail(exitUsage, fmt.Errorf("-o %s: the output is text or json", o))
+		}
+		return nil
+	}
+	cmd.AddCommand(runCommand(), statusCommand(), validateCommand(), configCommand(), auditCommand(), rawCommand(), recoverCommand(),
+		quarantineCommand(), demoCommand(), versionCommand())
+	return cmd
+}
+
+// group is a command that only holds others. Called without one of them it says so, as a mistake.
+func group(use, short, example string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: usage(cobra.NoArgs)}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var names []string
+		for _, c := range commands {
+			names = append(names, c.Name())
+		}
+		return fail(exitUsage, fmt.Errorf("`%s` needs one of %s; see `%s --help`", cmd.CommandPath(), strings.Join(names, ", "), cmd.CommandPath()))
+	}
+	cmd.AddCommand(commands...)
 	return cmd
 }
 

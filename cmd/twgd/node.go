@@ -55,7 +55,9 @@ func newNode(cfg *config.Config, log *slog.Logger) (_ *node, err error) {
 	n.pipes, n.recover = pipeline.NewMetrics(n.registry), recovery.NewMetrics(n.registry)
 	for i := range cfg.Streams {
 		n.streams = append(n.streams, &stream{node: n, cfg: &cfg.Streams[i], log: log.With("stream", cfg.Streams[i].Name)})
+		n.pipes.Begin(cfg.Streams[i].Name, sinkNames(&cfg.Streams[i])...)
 	}
+	n.registry.MustRegister(&gauges{node: n})
 	n.server, err = admin.Listen(admin.Options{
 		Address: string(cfg.Node.HTTP), DataDir: cfg.Node.DataDir, Live: n.live, Ready: n.ready, Status: func() any { return n.status() },
 		Metrics: promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{}), Commands: n.commands(), Grace: 2 * time.Second, Log: log,
@@ -64,6 +66,13 @@ func newNode(cfg *config.Config, log *slog.Logger) (_ *node, err error) {
 		return nil, errors.Join(err, n.lock.Unlock())
 	}
 	return n, nil
+}
+
+func sinkNames(s *config.Stream) (names []string) {
+	for i := range s.Sinks {
+		names = append(names, s.Sinks[i].Name)
+	}
+	return names
 }
 
 // instance tells two processes of one host apart: the node's id and something random that stays in the data directory.
@@ -133,17 +142,4 @@ func (n *node) run(ctx context.Context) error {
 		n.log.Info("twgd ends; everything taken is stored")
 	}
 	return err
-}
-
-// live says why the process should be replaced: only when it is stuck for good.
-func (n *node) live() error { return nil }
-
-// ready lists why the node does not take records yet.
-func (n *node) ready() (reasons []string) {
-	for _, s := range n.streams {
-		if r := s.notReady(); r != "" {
-			reasons = append(reasons, s.cfg.Name+": "+r)
-		}
-	}
-	return reasons
 }

@@ -48,6 +48,7 @@ func loadConfig(path string) (*config.Config, error) {
 type sourceDeps struct {
 	stream string
 	client string // <node id>~<instance>
+	alone  bool   // raw is a directory of this process
 	log    *slog.Logger
 	found  func(ctx context.Context, cluster string, starts map[record.Partition]int64) (map[record.Partition]int64, error)
 }
@@ -62,18 +63,24 @@ func newSource(options config.SourceOptions, d sourceDeps) (sources.Source, erro
 
 func kafkaOptions(c *kafka.Config, d sourceDeps) kafka.Options {
 	o := kafka.Options{
-		Stream: d.stream, Client: d.client, Logger: d.log, ClusterID: c.ClusterID, Topics: c.Topics, TopicsRegex: c.TopicsRegex,
+		Stream: d.stream, Client: d.client, Logger: d.log, Alone: d.alone, ClusterID: c.ClusterID, Topics: c.Topics, TopicsRegex: c.TopicsRegex,
 		Group: c.Group, Partitions: c.Partitions, Start: c.Start, Isolation: c.Isolation, OnGap: c.OnGap,
 		SessionTimeout: time.Duration(c.SessionTimeout),
 		Fetch:          kafka.FetchOptions{MaxBytes: int64(c.Fetch.MaxBytes), MaxWait: time.Duration(c.Fetch.MaxWait)},
 		TLS:            kafka.TLSOptions{Enabled: c.TLS.Enabled, CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, ServerName: c.TLS.ServerName},
 		SASL:           kafka.SASLOptions{Mechanism: c.SASL.Mechanism, Username: c.SASL.Username, Password: c.SASL.Password},
 	}
+	if len(c.Partitions) > 0 {
+		o.Topics = nil // the partitions name them
+	}
 	for _, b := range c.Brokers {
 		o.Brokers = append(o.Brokers, string(b))
 	}
 	if d.found != nil {
-		o.FirstStart = d.found
+		o.FirstStart = func(ctx context.Context, cluster string, starts map[record.Partition]int64) (map[record.Partition]int64, bool, error) {
+			stored, err := d.found(ctx, cluster, starts)
+			return stored, false, err
+		}
 	}
 	return o
 }
@@ -82,7 +89,9 @@ func kafkaOptions(c *kafka.Config, d sourceDeps) kafka.Options {
 type sinkDeps struct {
 	stream, name string
 	spool        string // a directory for files on their way to object storage
+	queue        int64  // bytes of memory that the lane may hold
 	log          *slog.Logger
+	reading      bool // only to look: no table is created
 }
 
 // builtSink is a sink with what the lane needs to know of it.
@@ -106,15 +115,19 @@ func newParquet(ctx context.Context, c *parquet.Config, d sinkDeps) (builtSink, 
 	if err != nil {
 		return builtSink{}, err
 	}
-	s, err := parquet.New(parquet.Options{Bucket: bucket, Stream: d.stream, Compression: c.Compression, Target: string(c.To)})
+	s, err := parquet.New(parquet.Options{Bucket: bucket, Stream: d.stream, Compression: c.Compression, Target: string(c.To), RowGroup: rowGroup(d.queue)})
 	return builtSink{s, pipeline.Roll{Rows: int64(c.Roll.Rows), Bytes: int64(c.Roll.Bytes), Age: time.Duration(c.Roll.Age)}}, err
 }
+
+// rowGroup is the memory after which a file's rows are written to its stage: a share of the queue, so that several partitions have a
+// file open without the lane having to close them early.
+func rowGroup(queue int64) int64 { return min(max(queue/8, 1<<20), parquet.DefaultRowGroup) }
 
 // mostCopied bounds one COPY, so that large rows do not gather by the thousand.
 const mostCopied = 8 << 20
 
 func newPostgres(c *postgres.Config, d sinkDeps) (builtSink, error) {
-	s, err := postgres.New(postgres.Options{DSN: string(c.DSN), Table: c.Table, Create: c.Create, ValueAs: postgres.ValueAs(c.ValueAs),
+	s, err := postgres.New(postgres.Options{DSN: string(c.DSN), Table: c.Table, Create: c.Create && !d.reading, ValueAs: postgres.ValueAs(c.ValueAs),
 		Stream: d.stream, Sink: d.name, Log: d.log})
 	return builtSink{s, pipeline.Roll{Rows: int64(c.Batch.Rows), Bytes: mostCopied, Age: time.Duration(c.Batch.Age)}}, err
 }

@@ -22,17 +22,17 @@ func runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		n, err := newNode(cfg, newLog(cfg))
+		log := newLog(cfg)
+		if limit := limitMemory(os.LookupEnv, "/"); limit > 0 {
+			log.Debug("the garbage collector keeps below", "bytes", limit)
+		}
+		n, err := newNode(cfg, log)
 		if err != nil {
 			return err
 		}
 		return n.run(cmd.Context())
 	}
 	return cmd
-}
-
-func configFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("config", "c", "", "the configuration file")
 }
 
 // newLog makes the log as the configuration wants it: one line an event, to standard error.

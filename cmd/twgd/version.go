@@ -31,9 +31,3 @@ func kinds(n int, name func(int) string) []string {
 	}
 	return out
 }
-
-// asJSON reports whether the output is for machines.
-func asJSON(cmd *cobra.Command) bool {
-	o, _ := cmd.Flags().GetString("output")
-	return o == "json"
-}

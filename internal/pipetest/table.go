@@ -238,6 +238,9 @@ func (l *load) Commit(ctx context.Context, report sinks.Report) (sinks.Receipt, 
 func (l *load) land(receipt *sinks.Receipt) error {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
+	if l.t.Files && l.Size().Rows == 0 {
+		return nil // no file
+	}
 	if l.t.Files {
 		if done, err := l.file(); done || err != nil {
 			return err

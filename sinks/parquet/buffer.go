@@ -9,12 +9,13 @@ import (
 const chunkSize = 16 << 10
 
 // pools are shared by the loads of a sink.
-type pools struct{ chunks, blocks sync.Pool }
+type pools struct{ chunks, blocks, scratch sync.Pool }
 
 func newPools() *pools {
 	return &pools{
-		chunks: sync.Pool{New: func() any { return new([chunkSize]byte) }},
-		blocks: sync.Pool{New: func() any { return new(block) }},
+		chunks:  sync.Pool{New: func() any { return new([chunkSize]byte) }},
+		blocks:  sync.Pool{New: func() any { return new(block) }},
+		scratch: sync.Pool{New: func() any { return new(scratch) }},
 	}
 }
 

@@ -19,7 +19,11 @@ func classify(doing string, err error) *sinks.Error {
 	if errors.Is(err, store.ErrPermission) {
 		kind = sinks.Blocked
 	}
-	return &sinks.Error{Kind: kind, Reason: doing + ": " + store.Describe(err), Err: err}
+	reason := store.Describe(err)
+	if said := (*store.Error)(nil); !errors.As(err, &said) { // which else says itself what was being done
+		reason = doing + ": " + reason
+	}
+	return &sinks.Error{Kind: kind, Reason: reason, Err: err}
 }
 
 // blocked is a fault that stays until a person has looked.

@@ -43,8 +43,24 @@ type fileWriter struct {
 	rows      int64
 	topic     [blockRows]parquet.ByteArray
 	number    [blockRows]int32
-	page      []byte // scratch
-	packed    []byte // scratch
+	*scratch  // while a row group is written
+}
+
+// scratch is memory for one page, before and after compression.
+type scratch struct{ page, packed []byte }
+
+// maxScratch is what is kept; a page with a large value may need more.
+const maxScratch = 4 * pageSize
+
+// borrow takes scratch memory from the pool until what it returns is called.
+func (w *fileWriter) borrow(p *pools) (giveBack func()) {
+	w.scratch = p.scratch.Get().(*scratch)
+	return func() {
+		if cap(w.page)+cap(w.packed) <= maxScratch {
+			p.scratch.Put(w.scratch)
+		}
+		w.scratch = nil
+	}
 }
 
 func newFileWriter(l *layout, out *spool, p record.Partition) *fileWriter {
@@ -63,6 +79,7 @@ func (w *fileWriter) write(g *group) (err error) {
 			err = fmt.Errorf("write a row group: %v", r)
 		}
 	}()
+	defer w.borrow(g.pools)()
 	if w.rowGroups < 0 {
 		return errors.New("write a row group: a file has at most 32768 of them")
 	}
@@ -157,18 +174,12 @@ func writeInt64s(c *file.Int64ColumnChunkWriter, b *block, i int) (err error) {
 	return err
 }
 
-// bytes writes a column of byte strings. maxDef is the definition level of a value; 0 where every row has one. A page ends at
-// the first chunk behind pageSize that begins with a row.
+// bytes writes a column of byte strings. maxDef is the definition level of a value; 0 where every row has one.
 func (w *fileWriter) bytes(meta *metadata.ColumnChunkMetaDataBuilder, c *bytesColumn, reps []uint8, maxDef int) error {
 	compressed := w.props.CompressionFor(meta.Descr().Path()) != compress.Codecs.Uncompressed
 	defs := c.defs
-	for from := 0; from < len(c.chunks); {
-		levels, size, to := 0, 0, from
-		for to < len(c.chunks) && (size == 0 || size+len(c.chunks[to].data) <= pageSize || !c.chunks[to].row) {
-			levels += c.chunks[to].levels
-			size += len(c.chunks[to].data)
-			to++
-		}
+	for rest := c.chunks; len(rest) > 0; {
+		n, levels := nextPage(rest)
 		w.page = w.page[:0]
 		if reps != nil {
 			w.page = appendLevels(w.page, reps[:levels], 1)
@@ -177,16 +188,31 @@ func (w *fileWriter) bytes(meta *metadata.ColumnChunkMetaDataBuilder, c *bytesCo
 		if maxDef > 0 {
 			w.page = appendLevels(w.page, defs[:levels], maxDef)
 		}
-		for _, part := range c.chunks[from:to] {
+		for _, part := range rest[:n] {
 			w.page = append(w.page, part.data...)
 		}
 		if err := w.flush(levels, nulls(defs[:levels], maxDef), compressed); err != nil {
 			return err
 		}
-		defs, from = defs[levels:], to
+		defs, rest = defs[levels:], rest[n:]
 	}
 	meta.SetStats(nullCount(nulls(c.defs, maxDef)))
 	return w.pager.Close(false, false)
+}
+
+// nextPage is the number of chunks, and of levels in them, that the next page has: as many as pageSize allows, at least one, and
+// so many more that the page behind it begins with a row.
+func nextPage(rest []chunk) (n, levels int) {
+	size := 0
+	for _, c := range rest {
+		if n > 0 && size+len(c.data) > pageSize && c.row {
+			break
+		}
+		n++
+		levels += c.levels
+		size += len(c.data)
+	}
+	return n, levels
 }
 
 // flush writes the scratch as a page.

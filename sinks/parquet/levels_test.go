@@ -67,3 +67,15 @@ func decodeLevels(t *testing.T, b []byte, n, width int) (out []uint8) {
 	}
 	return out[:n]
 }
+
+func FuzzLevels(f *testing.F) {
+	f.Add([]byte{0, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0})
+	f.Fuzz(func(t *testing.T, levels []byte) {
+		for i := range levels {
+			levels[i] %= 3
+		}
+		if got := decodeLevels(t, appendLevels(nil, levels, 2), len(levels), 2); !slices.Equal(got, levels) {
+			t.Fatalf("levels %v are read back as %v", levels, got)
+		}
+	})
+}

@@ -46,7 +46,7 @@ func (l *load) Add(b *row.Batch) error {
 		}
 		l.group.add(&b.IDs[i], &b.Records[i])
 		// Memory is summed up only now and then, and after each record that is large.
-		if l.group.rows%blockRows == 0 || len(b.Records[i].Value) > chunkSize/2 {
+		if l.group.rows%blockRows == 0 || b.Records[i].Size() > chunkSize {
 			l.roll()
 		}
 	}
@@ -57,7 +57,7 @@ func (l *load) Add(b *row.Batch) error {
 func (l *load) admit(b *row.Batch) error {
 	switch {
 	case l.finished:
-		return fmt.Errorf("add %v of %v: the load was committed", b.Span, b.Partition)
+		return fmt.Errorf("add %v of %v: the load is closed: Commit was called", b.Span, b.Partition)
 	case b.Span.Empty():
 		return fmt.Errorf("add %v of %v: the span is empty", b.Span, b.Partition)
 	case l.span.Empty():
@@ -118,12 +118,8 @@ func (l *load) flush() {
 
 // Size of the load. Out is exact for what is written and an estimate for what is not.
 func (l *load) Size() sinks.Size {
-	s := sinks.Size{Rows: l.rows(), Held: l.group.memory() + l.spool.memory() + l.rejected,
+	return sinks.Size{Rows: l.rows(), Held: l.group.memory() + l.spool.memory() + l.rejected,
 		Out: l.spool.total + l.sink.ratio.of(l.group.raw())}
-	if l.writer != nil {
-		s.Held += int64(cap(l.writer.page) + cap(l.writer.packed))
-	}
-	return s
 }
 
 func (l *load) rows() int64 {
@@ -141,17 +137,10 @@ func (l *load) Spans() map[record.Partition]checkpoint.SpanSet {
 	return map[record.Partition]checkpoint.SpanSet{l.partition: checkpoint.NewSpanSet(l.span)}
 }
 
-// errNoRows is a fault of the caller: a file sink marks such a span empty and writes no file.
-var errNoRows = errors.New("a load without rows is marked empty and not committed")
-
-// Commit publishes the file. A load whose rows were all rejected reports them and writes no file: the caller marks the span
-// empty then, as it does for a load that never had a row, which Commit refuses.
+// Commit publishes the file. A load without rows reports what was rejected and writes no file: the lane marks the span empty.
 func (l *load) Commit(ctx context.Context, report sinks.Report) (sinks.Receipt, error) {
 	if l.receipt != nil {
 		return *l.receipt, nil
-	}
-	if l.rows() == 0 && len(l.rejects) == 0 && l.fault == nil {
-		return sinks.Receipt{}, &sinks.Error{Kind: sinks.Blocked, Reason: errNoRows.Error(), Err: errNoRows}
 	}
 	if err := l.report(ctx, report); err != nil {
 		return sinks.Receipt{}, err

@@ -43,7 +43,7 @@ func TestCaseD21AbsurdTimestamps(t *testing.T) {
 
 // TestRandomRecords drives pages, row groups and runs of nulls of all lengths through small row groups.
 func TestRandomRecords(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		records := randomRecords(rng, 3000)
 		codec := []string{"zstd", "snappy", "none"}[seed%3]
@@ -138,6 +138,22 @@ func TestColumnsAsDesigned(t *testing.T) {
 	f(colTimestamp, compress.Codecs.Zstd, true, 1)
 	f(colKey, compress.Codecs.Zstd, false, count(records, func(r record.Record) bool { return r.Key == nil }))
 	f(colValue, compress.Codecs.Zstd, false, count(records, func(r record.Record) bool { return r.Value == nil }))
+}
+
+// TestManyProducers: a dictionary that grows too large is given up in the middle of a row group, and nothing is lost.
+func TestManyProducers(t *testing.T) {
+	for _, codec := range []string{"zstd", "none"} {
+		s := newSink(t, openFaulty(t, memURL(t)+codec), Options{Compression: codec, RowGroup: 1 << 40})
+		records := make([]record.Record, 200_000)
+		for i := range records {
+			records[i] = record.Record{Offset: int64(i), Timestamp: -1, TimestampType: record.TimestampNone, ProducerID: int64(i) * 0x9e3779b97f4a7c1}
+		}
+		l := loadOf(t, s, rowsOf(partition, 0, int64(len(records)), records...))
+		if _, err := l.Commit(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		expectRows(t, s, partition, records)
+	}
 }
 
 func count(records []record.Record, f func(record.Record) bool) (n int64) {

@@ -49,6 +49,9 @@ func (l *load) Commit(ctx context.Context, report sinks.Report) (sinks.Receipt, 
 		return w.commit(ctx, report)
 	})
 	if err != nil {
+		if sinks.KindOf(err) == sinks.Blocked {
+			s.setStale()
+		}
 		return sinks.Receipt{}, err
 	}
 	return sinks.Receipt{Spans: l.Spans(), Rows: int64(len(l.rows) - len(l.refused)), Bytes: l.sent, Rejected: int64(len(l.refused))}, nil
@@ -194,8 +197,8 @@ func (w *writer) judge(h *hunt, s stretch, err error) error {
 	return nil
 }
 
-// tableFault is an error that concerns the table and not a row. Unless the server is only busy, the table may have been altered, and the next
-// Commit looks at it again. Integers of another width show as a broken protocol.
+// tableFault is an error that concerns the table and not a row. Unless the server is only busy, the table may have been altered,
+// and the next Commit looks at it again. Integers of another width show as a broken protocol.
 func (w *writer) tableFault(e *pgconn.PgError) error {
 	switch class(e) {
 	case "40", "53", "55", "57":

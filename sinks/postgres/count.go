@@ -11,8 +11,8 @@ import (
 	"github.com/stream-arrow/twgd/sinks"
 )
 
-// Count implements sinks.Sink. It reads the table once, whatever the number of spans; with the index that twgd makes, only the part
-// in which rows of these offsets lie, otherwise all of it.
+// Count implements sinks.Sink. It reads the whole table once, whatever the number of spans, unless a person has made an index on
+// partition and offset: a count is rare, and even the cheapest index costs every row that is written. Only ctx bounds it.
 //
 // The table knows topics by name. Where coverage says that another topic of the same name, or another generation of the chain,
 // has offsets in the spans too, rows are told apart by computing their ids anew, which costs a SHA-256 a row. From jsonb the bytes of

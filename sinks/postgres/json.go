@@ -1,6 +1,9 @@
 package postgres
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // jsonFault says why PostgreSQL would refuse b as jsonb, by the SQLSTATE that it would give, or is empty. It is exact for syntax,
 // encodings and escapes; what depends on the server (the range of numbers, the depth of its stack) the server is asked.
@@ -26,28 +29,41 @@ const (
 
 // textFault is the SQLSTATE with which PostgreSQL would refuse b as text, or empty.
 func textFault(b []byte) string {
-	for _, c := range b {
-		if c == 0 {
-			return notInEncoding
-		}
-	}
-	if !utf8.Valid(b) {
+	if bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) {
 		return notInEncoding
 	}
 	return ""
 }
 
-// jsonScan reads one JSON document (RFC 8259) without recursion: a byte for each open bracket is all that depth costs.
+// jsonScan reads one JSON document (RFC 8259) without recursion: a byte for each open bracket is all that depth costs, and nothing is
+// allocated for the first ones.
 type jsonScan struct {
 	b     []byte
 	i     int
-	open  []bool // true for an object
-	fault string // set where the refusal has another SQLSTATE than invalidText
+	depth int
+	outer [64]bool // of the outermost brackets, those that are objects
+	inner []bool   // of the others
+	fault string   // set where the refusal has another SQLSTATE than invalidText
+}
+
+func (s *jsonScan) push(object bool) {
+	if s.depth < len(s.outer) {
+		s.outer[s.depth] = object
+	} else {
+		s.inner = append(s.inner[:s.depth-len(s.outer)], object)
+	}
+	s.depth++
+}
+
+// object says whether the innermost bracket is an object's.
+func (s *jsonScan) object() bool {
+	if at := s.depth - 1; at < len(s.outer) {
+		return s.outer[at]
+	}
+	return s.inner[s.depth-1-len(s.outer)]
 }
 
 func (s *jsonScan) document() bool {
-	var room [32]bool
-	s.open = room[:0]
 	for {
 		if !s.value() {
 			return false
@@ -71,7 +87,7 @@ func (s *jsonScan) value() bool {
 				s.i++
 				return true
 			}
-			s.open = append(s.open, true)
+			s.push(true)
 			if !s.key() {
 				return false
 			}
@@ -81,7 +97,7 @@ func (s *jsonScan) value() bool {
 				s.i++
 				return true
 			}
-			s.open = append(s.open, false)
+			s.push(false)
 		default:
 			return s.scalar(c)
 		}
@@ -93,10 +109,10 @@ func (s *jsonScan) value() bool {
 func (s *jsonScan) after() (done, ok bool) {
 	for {
 		c := s.peek()
-		if len(s.open) == 0 {
+		if s.depth == 0 {
 			return true, s.i == len(s.b)
 		}
-		object := s.open[len(s.open)-1]
+		object := s.object()
 		s.i++
 		switch {
 		case c == ',' && object:
@@ -104,7 +120,7 @@ func (s *jsonScan) after() (done, ok bool) {
 		case c == ',':
 			return false, true
 		case c == '}' && object, c == ']' && !object:
-			s.open = s.open[:len(s.open)-1]
+			s.depth--
 		default:
 			return false, false
 		}
@@ -176,30 +192,41 @@ func (s *jsonScan) take(c byte) bool {
 	return false
 }
 
-func (s *jsonScan) digits() int {
-	start := s.i
-	for s.i < len(s.b) && s.b[s.i]-'0' <= 9 {
-		s.i++
+func (s *jsonScan) digits() (n int) {
+	for rest := s.b[s.i:]; n < len(rest) && rest[n]-'0' <= 9; {
+		n++
 	}
-	return s.i - start
+	s.i += n
+	return n
 }
+
+// plain marks the bytes that may stand in a string as they are.
+var plain = func() (p [256]bool) {
+	for c := range p {
+		p[c] = c >= 0x20 && c != '"' && c != '\\'
+	}
+	return p
+}()
 
 // str reads a string from its opening quote on.
 func (s *jsonScan) str() bool {
-	for s.i++; s.i < len(s.b); s.i++ {
-		switch c := s.b[s.i]; {
-		case c == '"':
+	for s.i++; ; s.i++ {
+		rest := s.b[s.i:]
+		n := 0
+		for n < len(rest) && plain[rest[n]] {
+			n++
+		}
+		s.i += n
+		switch {
+		case n == len(rest), rest[n] < 0x20:
+			return false
+		case rest[n] == '"':
 			s.i++
 			return true
-		case c == '\\':
-			if !s.escape() {
-				return false
-			}
-		case c < 0x20:
+		case !s.escape():
 			return false
 		}
 	}
-	return false
 }
 
 // escape reads from a backslash to the last byte of the escape.

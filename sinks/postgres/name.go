@@ -92,8 +92,3 @@ func (n name) sql() string {
 }
 
 func quote(identifier string) string { return `"` + strings.ReplaceAll(identifier, `"`, `""`) + `"` }
-
-// literal is a string constant inside a statement, whatever standard_conforming_strings says.
-func literal(s string) string {
-	return " E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
-}

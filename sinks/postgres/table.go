@@ -133,8 +133,7 @@ func (s *Sink) ensureTable(ctx context.Context, ss *session, t *table) error {
 	return ss.exec(ctx, tableDDL(t.name, s.opts.ValueAs))
 }
 
-// tableDDL makes the target. The BRIN index costs next to nothing and makes a count of a range of offsets read that range only:
-// rows lie in the table about as their offsets follow each other.
+// tableDDL makes the target.
 func tableDDL(n name, v ValueAs) string {
 	var lines []string
 	for i, c := range columnsFor(v) {
@@ -147,8 +146,7 @@ func tableDDL(n name, v ValueAs) string {
 		}
 		lines = append(lines, line)
 	}
-	return "CREATE TABLE " + n.sql() + " (\n" + strings.Join(lines, ",\n") + "\n);\n" +
-		"CREATE INDEX ON " + n.sql() + " USING brin (__kafka_partition, __kafka_offset);"
+	return "CREATE TABLE " + n.sql() + " (\n" + strings.Join(lines, ",\n") + "\n);"
 }
 
 func coverageDDL(n name) string {

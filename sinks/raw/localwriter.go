@@ -39,8 +39,11 @@ func (w *fileWriter) commit(_ context.Context, b block) (stored, error) {
 	if err := w.ready(); err != nil {
 		return stored{}, err
 	}
-	out := w.header.AppendBlock((*b.out)[:0], b.count, b.packed)
-	*b.out = out
+	if err := b.pack(w.header.Codec); err != nil {
+		return stored{}, err
+	}
+	out := w.header.AppendBlock(b.buf.out[:0], b.count, b.buf.packed)
+	b.buf.out = out
 	at, err := w.file.Append(out)
 	if err != nil {
 		w.park()
@@ -52,12 +55,13 @@ func (w *fileWriter) commit(_ context.Context, b block) (stored, error) {
 	return stored{chain.Link{First: b.first, Next: b.next}, true, b.epoch, b.written, int64(len(out))}, nil
 }
 
-// ready makes sure that there is an open file with room for a block.
+// ready makes sure that there is an open file with room for a block. A file has one codec, so another one begins another file,
+// unless it has no block yet: then the next one would have its name.
 func (w *fileWriter) ready() error {
-	if w.path == "" || w.size >= w.m.roll {
+	switch {
+	case w.path == "", w.last > 0 && (w.size >= w.m.roll || w.header.Codec != w.m.codec):
 		return w.begin()
-	}
-	if w.file == nil {
+	case w.file == nil:
 		return w.reopen()
 	}
 	return nil

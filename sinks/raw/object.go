@@ -106,12 +106,15 @@ func (o *objects) object(c chainID, b block, l chain.Link) ([]byte, error) {
 	m["twgd.next"] = strconv.FormatInt(l.Next, 10)
 	m["twgd.leader_epoch"] = strconv.Itoa(int(b.epoch))
 	m["twgd.written"] = b.written.UTC().Format(time.RFC3339Nano)
-	out, h, err := appendHeader((*b.out)[:0], o.codec, m, l.Nonce)
+	if err := b.pack(o.codec); err != nil {
+		return nil, err
+	}
+	out, h, err := appendHeader(b.buf.out[:0], o.codec, m, l.Nonce)
 	if err != nil {
 		return nil, err
 	}
-	*b.out = h.AppendBlock(out, b.count, b.packed)
-	return *b.out, nil
+	b.buf.out = h.AppendBlock(out, b.count, b.buf.packed)
+	return b.buf.out, nil
 }
 
 func (o *objects) read(ctx context.Context, c chainID, s checkpoint.Span, f func(commit) error) error {

@@ -70,6 +70,8 @@ type medium interface {
 	head(ctx context.Context, c chainID) (sinks.Head, error)
 	// read calls f for the commits that touch s, in order.
 	read(ctx context.Context, c chainID, s checkpoint.Span, f func(commit) error) error
+	// verify goes over the whole chain and reports what is wrong with it.
+	verify(v *verifier) error
 }
 
 // writer extends one chain.
@@ -85,8 +87,15 @@ type block struct {
 	epoch       int32
 	written     time.Time
 	count       int
-	packed      []byte // entries, compressed
-	out         *[]byte
+	buf         *buffers // entries are filled in
+}
+
+// pack compresses the entries with the codec of the file that they go into, which may not be the one that is configured today.
+func (b *block) pack(c avrofile.Codec) (err error) {
+	if b.buf.packed, err = c.Compress(b.buf.packed[:0], b.buf.entries); err != nil {
+		return fmt.Errorf("compressing: %w", err)
+	}
+	return nil
 }
 
 // chainID names a chain within the store.
@@ -204,9 +213,9 @@ func (s *Store) append(ctx context.Context, c *openChain, p record.Partition, ba
 	mustFollow(head.Next, batches)
 	buf := s.bufs.Get().(*buffers)
 	defer s.bufs.Put(buf)
-	b, err := s.pack(buf, batches)
-	if err != nil {
-		return sinks.Stored{}, fmt.Errorf("packing %v [%d, %d): %w", p, b.first, b.next, err)
+	b := s.block(buf, batches)
+	if len(buf.entries) > avrofile.MaxBlock {
+		return sinks.Stored{}, fmt.Errorf("storing %v [%d, %d): %d bytes are more than one commit may hold", p, b.first, b.next, len(buf.entries))
 	}
 	got, err := c.writer.commit(ctx, b)
 	if err != nil {
@@ -217,17 +226,12 @@ func (s *Store) append(ctx context.Context, c *openChain, p record.Partition, ba
 	return sinks.Stored{Head: head, Ours: got.ours, Written: got.written, Bytes: got.size}, nil
 }
 
-// pack encodes and compresses the batches into buf.
-func (s *Store) pack(buf *buffers, batches []*record.Batch) (b block, err error) {
+// block encodes the batches into buf.
+func (s *Store) block(buf *buffers, batches []*record.Batch) block {
 	last := batches[len(batches)-1]
-	b = block{first: batches[0].First, next: last.Next, epoch: last.LeaderEpoch, written: s.opt.Now(), out: &buf.out}
+	b := block{first: batches[0].First, next: last.Next, epoch: last.LeaderEpoch, written: s.opt.Now(), buf: buf}
 	buf.entries, b.count = appendCommit(buf.entries[:0], batches, b.written)
-	if len(buf.entries) > avrofile.MaxBlock {
-		return b, fmt.Errorf("%d bytes are more than one commit may hold", len(buf.entries))
-	}
-	buf.packed, err = s.codec.Compress(buf.packed[:0], buf.entries)
-	b.packed = buf.packed
-	return b, err
+	return b
 }
 
 // mustFollow checks what a caller owes: batches that follow each other from the head on, whose records lie in them in order, and a

@@ -67,25 +67,19 @@ func (h *health) reached() bool {
 	return was
 }
 
-// clientLog passes what the client library has to say to the stream's log. Its errors are warnings here: it retries them.
+// clientLog passes what the client library has to say to the stream's log, for debugging only: it repeats itself with every
+// attempt, and what matters of it the source tells once.
 type clientLog struct{ *slog.Logger }
 
 // Level is what the library should bother to format.
 func (l clientLog) Level() kgo.LogLevel {
-	switch ctx := context.Background(); {
-	case l.Enabled(ctx, slog.LevelDebug):
+	if l.Enabled(context.Background(), slog.LevelDebug) {
 		return kgo.LogLevelInfo
-	case l.Enabled(ctx, slog.LevelWarn):
-		return kgo.LogLevelWarn
 	}
 	return kgo.LogLevelNone
 }
 
 // Log is called by the library.
-func (l clientLog) Log(level kgo.LogLevel, msg string, keyvals ...any) {
-	at := slog.LevelDebug
-	if level <= kgo.LogLevelWarn {
-		at = slog.LevelWarn
-	}
-	l.Logger.Log(context.Background(), at, msg, keyvals...)
+func (l clientLog) Log(_ kgo.LogLevel, msg string, keyvals ...any) {
+	l.Debug(msg, keyvals...)
 }

@@ -104,8 +104,7 @@ func (s *Source) listen(ctx context.Context, m *member) {
 func (s *Source) complain(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var session *kgo.ErrGroupSession
-	if s.brokers.failures > 0 || !errors.As(err, &session) && !denied(err) { // watch tells about brokers that are away
+	if !answered(err) { // watch tells about brokers that are away
 		return
 	}
 	if s.group.failed() {
@@ -128,6 +127,7 @@ func (s *Source) onAssigned(parts map[string][]int32) {
 	if s.group.reached() {
 		s.notice(sources.Notice{Kind: "source_up", Text: fmt.Sprintf("group %s: joined", s.o.Group), Partition: s.whole()})
 	}
+	s.lose(keysOf(parts)) // nothing, unless the library has assigned again what it never revoked
 	s.adopt(keysOf(parts)...)
 	s.look()
 }
@@ -223,8 +223,8 @@ func (s *Source) onOffsets(resp *kmsg.OffsetFetchResponse) {
 func (s *Source) compareCommit(p *part) {
 	c, ok := s.commits[p.key]
 	delete(s.commits, p.key)
-	head := p.next
-	if !ok || c.offset == head || strings.HasPrefix(c.metadata, ours) && c.offset < head {
+	head := p.head
+	if !ok || !p.stored || c.offset == head || strings.HasPrefix(c.metadata, ours) && c.offset < head {
 		return
 	}
 	s.notice(sources.Notice{Kind: "offset_ignored", Partition: p.id, Span: checkpoint.Span{From: min(c.offset, head), To: max(c.offset, head)},
@@ -265,6 +265,9 @@ func (s *Source) checkCommit(positions []sources.Position) (*member, map[string]
 		p := s.parts[key{pos.Partition.Topic, pos.Partition.Number}]
 		if p == nil || !p.assigned || p.id != pos.Partition {
 			return nil, nil, fmt.Errorf("%s is not assigned to us", pos.Partition)
+		}
+		if pos.Next < p.head { // of an earlier assignment: the owners in between are further
+			return nil, nil, fmt.Errorf("position %d of %s is behind %d, where our assignment began", pos.Next, pos.Partition, p.head)
 		}
 		if offsets[p.topic] == nil {
 			offsets[p.topic] = map[int32]kgo.EpochOffset{}

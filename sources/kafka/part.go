@@ -42,6 +42,8 @@ type part struct {
 	assigned bool // the receiver was told
 	leaving  bool // revoked, but the next owner still waits for us: commits are allowed, nothing is read
 
+	head      int64 // what is stored, as the gate said
+	stored    bool
 	next      int64 // what the receiver has been given
 	nextEpoch int32 // the leader epoch of the record before next, -1 where it is not known
 	ask       int64 // what was fetched
@@ -195,7 +197,7 @@ func (s *Source) place(ctx context.Context, p *part) error {
 		return ctx.Err()
 	}
 	s.epochs++
-	p.epoch, p.next, p.nextEpoch = s.epochs, start.Next, start.LeaderEpoch
+	p.epoch, p.head, p.stored, p.next, p.nextEpoch = s.epochs, start.Next, start.Stored, start.Next, start.LeaderEpoch
 	if !start.Stored {
 		p.nextEpoch = -1
 	}
@@ -204,9 +206,7 @@ func (s *Source) place(ctx context.Context, p *part) error {
 	}
 	p.ask, p.askEpoch, p.assigned = p.next, p.nextEpoch, true
 	s.tell(sources.Assigned{Partitions: []sources.Assignment{{Partition: p.id, Epoch: p.epoch, Next: p.next}}})
-	if start.Stored {
-		s.compareCommit(p)
-	}
+	s.compareCommit(p)
 	s.doubt(p)
 	return nil
 }
@@ -302,7 +302,7 @@ func (s *Source) compare(ctx context.Context, p *part, at place, doubts int) (re
 	case v.act == skip:
 		s.addGap(p, v.resume)
 	}
-	s.resume(p, spot.leader, log)
+	s.resume(p, spot.leader)
 	return "", 0, true
 }
 
@@ -330,12 +330,10 @@ func (s *Source) addGap(p *part, resume int64) {
 	p.ask, p.askEpoch = resume, -1
 }
 
-func (s *Source) resume(p *part, l leader, log extent) {
+// resume begins to read p from its leader.
+func (s *Source) resume(p *part, l leader) {
 	s.fetchFrom(l.broker)
 	p.state, p.led, p.faults, p.rest = reading, l, 0, time.Time{}
-	if p.end < 0 {
-		p.end, s.ends = log.end, true
-	}
 	if p.held != "" {
 		p.held = ""
 		s.tell(sources.Held{Partition: p.id})

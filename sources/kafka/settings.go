@@ -42,6 +42,10 @@ type Options struct {
 	Isolation string // read_committed | read_uncommitted
 	OnGap     string // continue | stop
 
+	// Alone says that raw belongs to this process, so that another member of the group would take partitions elsewhere: it is
+	// reported as a Held of the whole stream, while both go on.
+	Alone bool
+
 	SessionTimeout time.Duration // how long a killed member keeps its partitions
 	Fetch          FetchOptions
 	TLS            TLSOptions

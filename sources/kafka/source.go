@@ -63,7 +63,8 @@ type Source struct {
 	topics  map[string]topic // those that the stream wants, as of the last look
 	missing map[string]int   // topics that are named but not there: how often in a row
 	fixed   map[record.Partition]int64
-	foreign bool // the brokers belong to another cluster now: nothing is fetched
+	other   string // another member of a group that should have us alone
+	foreign bool   // the brokers belong to another cluster now: nothing is fetched
 	brokers health
 	group   health
 
@@ -133,6 +134,9 @@ func (s *Source) Open(_ context.Context, gate sources.Gate) error {
 	s.run.Go(s.watch)
 	s.run.Go(s.decode)
 	s.run.Go(s.begin)
+	if s.o.Alone && s.o.Group != "" {
+		s.run.Go(s.watchAlone)
+	}
 	return nil
 }
 

@@ -60,7 +60,7 @@ type inode struct {
 	dir    bool
 	cache  []byte
 	disk   []byte
-	dirty  map[int]bool
+	dirty  []bool // by page; shorter than the content where the rest is clean
 	locked *handle
 }
 
@@ -116,7 +116,7 @@ func (d *Disk) PowerLoss() {
 // lose keeps any subset of what was not synced.
 func (n *inode) lose(rng *rand.Rand) {
 	for p := range (max(len(n.cache), len(n.disk)) + Page - 1) / Page {
-		if n.dirty[p] && rng.IntN(2) == 0 {
+		if n.isDirty(p) && rng.IntN(2) == 0 {
 			n.writeBack(p)
 		}
 	}
@@ -126,6 +126,8 @@ func (n *inode) lose(rng *rand.Rand) {
 	n.cache = append([]byte(nil), n.disk...)
 	n.dirty = nil
 }
+
+func (n *inode) isDirty(p int) bool { return p < len(n.dirty) && n.dirty[p] }
 
 // writeBack puts one page on the disk; the size grows with it.
 func (n *inode) writeBack(p int) {
@@ -141,7 +143,11 @@ func resize(p []byte, n int) []byte {
 	if n <= len(p) {
 		return p[:n:n]
 	}
-	return append(p, make([]byte, n-len(p))...)
+	p = slices.Grow(p, n-len(p))
+	old := len(p)
+	p = p[:n]
+	clear(p[old:])
+	return p
 }
 
 // loseNames lets each change of a name that was not synced survive or not. A name whose directory is lost is lost.

@@ -81,8 +81,8 @@ func (n *inode) write(p []byte, off int64) {
 }
 
 func (n *inode) touch(from, to int) {
-	if n.dirty == nil {
-		n.dirty = map[int]bool{}
+	if pages := (to + Page - 1) / Page; pages > len(n.dirty) {
+		n.dirty = append(n.dirty, make([]bool, pages-len(n.dirty))...)
 	}
 	for p := from / Page; p*Page < to; p++ {
 		n.dirty[p] = true
@@ -102,11 +102,7 @@ func (h *handle) Truncate(size int64) error {
 	n := h.n
 	old := len(n.cache)
 	n.cache = resize(n.cache, int(size))
-	for p := range n.dirty {
-		if p*Page >= int(size) {
-			delete(n.dirty, p)
-		}
-	}
+	n.dirty = n.dirty[:min(len(n.dirty), (int(size)+Page-1)/Page)]
 	if int(size) != old {
 		n.touch(min(int(size), old)/Page*Page, max(int(size), min(old, int(size))))
 	}
@@ -124,7 +120,7 @@ func (h *handle) Sync() error {
 	n := h.n
 	err = h.d.fails(Op{Name: "sync", Path: h.name})
 	for p := range (len(n.cache) + Page - 1) / Page {
-		if n.dirty[p] && (err == nil || h.d.rng.IntN(2) == 0) {
+		if n.isDirty(p) && (err == nil || h.d.rng.IntN(2) == 0) {
 			n.writeBack(p)
 		}
 	}

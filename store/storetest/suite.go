@@ -209,11 +209,12 @@ func (s *suite) pages() {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 16)
 	for i := range n {
-		want = append(want, fmt.Sprintf("p/%020d", i))
+		key := fmt.Sprintf("p/%020d", i)
+		want = append(want, key)
 		wg.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
-			if err := s.b.Create(s.ctx, want[i], []byte("object "+want[i])); err != nil {
+			if err := s.b.Create(s.ctx, key, []byte("object "+key)); err != nil {
 				s.Error(err)
 			}
 		})

@@ -80,7 +80,7 @@ func TestParquetByOtherReaders(t *testing.T) {
 	}
 }
 
-// writeParquet writes two files, the second of several row groups.
+// writeParquet writes three files: one of what is unusual, one of several row groups, one of nothing but nulls and noise.
 func writeParquet(t *testing.T, dir, codec string) []record.Record {
 	t.Helper()
 	s := openParquet(t, dir, codec)
@@ -99,7 +99,12 @@ func writeParquet(t *testing.T, dir, codec string) []record.Record {
 		many = append(many, r)
 	}
 	commitParquet(t, s, n, n+2000, many...)
-	return append(unusual, many...)
+	var bare []record.Record
+	for o := n + 2000; o < n+2600; o++ {
+		bare = append(bare, record.Record{Offset: o, Timestamp: -1, TimestampType: record.TimestampNone, ProducerID: o * 0x9e3779b97f4a7c1, LeaderEpoch: -1, ProducerEpoch: -1})
+	}
+	commitParquet(t, s, n+2000, n+2600, bare...)
+	return append(append(unusual, many...), bare...)
 }
 
 func openParquet(t *testing.T, dir, codec string) *parquet.Sink {

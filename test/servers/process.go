@@ -27,14 +27,14 @@ type process struct {
 	limit   time.Duration               // for becoming ready
 
 	mu    sync.Mutex
-	child *child // nil while stopped
+	child *Child // nil while stopped
 }
 
 // start starts the program and waits until it is ready. A program that runs already is left alone.
 func (p *process) start(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.child != nil && !p.child.ended() {
+	if p.child != nil && !p.child.Ended() {
 		return nil
 	}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -44,7 +44,7 @@ func (p *process) start(ctx context.Context) error {
 	defer log.Close()
 	cmd := p.command()
 	cmd.Stdout, cmd.Stderr = log, log
-	c, err := spawn(cmd, p.death)
+	c, err := Spawn(cmd, p.death)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
@@ -55,7 +55,7 @@ func (p *process) start(ctx context.Context) error {
 	return nil
 }
 
-func (p *process) await(ctx context.Context, c *child) error {
+func (p *process) await(ctx context.Context, c *Child) error {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	go func() {
@@ -66,7 +66,7 @@ func (p *process) await(ctx context.Context, c *child) error {
 		}
 	}()
 	err := poll(ctx, 50*time.Millisecond, p.ready)
-	if c.ended() {
+	if c.Ended() {
 		return fmt.Errorf("%s ended while starting (%v); the end of its log:\n%s", p.name, c.err, tail(p.log, 3000))
 	}
 	if err != nil {
@@ -89,14 +89,14 @@ func (p *process) end(sig syscall.Signal) error {
 	}
 	c := p.child
 	p.child = nil
-	c.signal(sig)
-	c.signal(syscall.SIGCONT)
-	if c.wait(grace) {
+	c.Signal(sig)
+	c.Signal(syscall.SIGCONT)
+	if c.Wait(grace) {
 		return nil
 	}
-	c.signal(syscall.SIGKILL)
-	if !c.wait(grace) {
-		return fmt.Errorf("%s (pid %d) survives SIGKILL", p.name, c.pid)
+	c.Signal(syscall.SIGKILL)
+	if !c.Wait(grace) {
+		return fmt.Errorf("%s (pid %d) survives SIGKILL", p.name, c.PID)
 	}
 	return fmt.Errorf("%s did not stop within %v of %v and was killed", p.name, grace, sig)
 }
@@ -105,47 +105,47 @@ func (p *process) end(sig syscall.Signal) error {
 func (p *process) signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.child == nil || p.child.ended() {
+	if p.child == nil || p.child.Ended() {
 		return fmt.Errorf("send %v to %s: it does not run", sig, p.name)
 	}
-	return p.child.signal(sig)
+	return p.child.Signal(sig)
 }
 
 // pid is 0 while the program is stopped.
 func (p *process) pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.child == nil || p.child.ended() {
+	if p.child == nil || p.child.Ended() {
 		return 0
 	}
-	return p.child.pid
+	return p.child.PID
 }
 
-// child is one run of a program.
-type child struct {
-	pid     int
+// Child is one run of a program that ends with us.
+type Child struct {
+	PID     int
 	process *os.Process
 	exited  chan struct{}
 	err     error // how it ended; read it after exited is closed
 }
 
-// spawn starts cmd in a process group of its own. The kernel's parent-death signal is bound to the thread that forked, so that thread is
+// Spawn starts cmd in a process group of its own. The kernel's parent-death signal is bound to the thread that forked, so that thread is
 // kept by a goroutine until the child has ended.
-func spawn(cmd *exec.Cmd, death syscall.Signal) (*child, error) {
+func Spawn(cmd *exec.Cmd, death syscall.Signal) (*Child, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setpgid = true
 	cmd.SysProcAttr.Pdeathsig = death
 	started := make(chan error, 1)
-	c := &child{exited: make(chan struct{})}
+	c := &Child{exited: make(chan struct{})}
 	go func() {
 		runtime.LockOSThread()
 		if err := cmd.Start(); err != nil {
 			started <- err
 			return
 		}
-		c.pid, c.process = cmd.Process.Pid, cmd.Process
+		c.PID, c.process = cmd.Process.Pid, cmd.Process
 		started <- nil
 		c.err = cmd.Wait()
 		close(c.exited)
@@ -172,9 +172,11 @@ func combined(cmd *exec.Cmd) ([]byte, error) {
 	return append(stdout, stderr...), err
 }
 
-func (c *child) signal(sig syscall.Signal) error { return c.process.Signal(sig) }
+// Signal sends sig, also to a child that is stopped; of one that has ended it is an error.
+func (c *Child) Signal(sig syscall.Signal) error { return c.process.Signal(sig) }
 
-func (c *child) ended() bool {
+// Ended reports whether the program has ended.
+func (c *Child) Ended() bool {
 	select {
 	case <-c.exited:
 		return true
@@ -183,7 +185,8 @@ func (c *child) ended() bool {
 	}
 }
 
-func (c *child) wait(limit time.Duration) bool {
+// Wait waits for the program to end, for limit at most, and reports whether it has.
+func (c *Child) Wait(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -192,4 +195,16 @@ func (c *child) wait(limit time.Duration) bool {
 	case <-timer.C:
 		return false
 	}
+}
+
+// Code is the program's exit code, -1 where a signal ended it. It may be asked once the program has ended.
+func (c *Child) Code() int {
+	var exit *exec.ExitError
+	switch {
+	case c.err == nil:
+		return 0
+	case errors.As(c.err, &exit):
+		return exit.ExitCode()
+	}
+	return -1
 }

@@ -1,0 +1,272 @@
+package audit
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/stream-arrow/twgd/checkpoint"
+	"github.com/stream-arrow/twgd/record"
+)
+
+// Verdict is the whole of a report in a word.
+type Verdict string
+
+// The verdicts, the worst of the findings' first.
+const (
+	Damaged     Verdict = "damaged"
+	Unaccounted Verdict = "unaccounted"
+	Accounted   Verdict = "accounted"
+)
+
+// Report is what an audit found.
+type Report struct {
+	Stream     string            `json:"stream"`
+	At         string            `json:"at"`
+	Verdict    Verdict           `json:"verdict"`
+	Partitions []PartitionReport `json:"partitions"`
+	Findings   []Finding         `json:"findings"`
+	Notes      []string          `json:"notes"` // what to know when reading the numbers; none of it is a fault
+}
+
+// Finding is one thing that keeps a report from saying that all is accounted for.
+type Finding struct {
+	Kind      string           `json:"kind"` // damage, gap, ahead, lost, missing, rows_missing, rows_extra, uncounted, sink, trail
+	Topic     string           `json:"topic,omitempty"`
+	Partition *int32           `json:"partition,omitempty"`
+	Sink      string           `json:"sink,omitempty"`
+	Span      *checkpoint.Span `json:"span,omitempty"`
+	Text      string           `json:"text"`
+}
+
+// PartitionReport is one partition in numbers. What is not known is null.
+type PartitionReport struct {
+	Topic      string           `json:"topic"`
+	TopicID    string           `json:"topic_id"`
+	Partition  int32            `json:"partition"`
+	Generation int32            `json:"generation"`
+	Broker     *checkpoint.Span `json:"broker"` // the log's start and end
+	Raw        *RawReport       `json:"raw"`
+	Unread     *int64           `json:"unread"` // offsets that the source has and raw has not yet
+	Sinks      []SinkReport     `json:"sinks"`
+}
+
+// RawReport is the chain in numbers.
+type RawReport struct {
+	Genesis    int64 `json:"genesis"`
+	Next       int64 `json:"next"`
+	Commits    int64 `json:"commits"`
+	Records    int64 `json:"records"`
+	Contiguous bool  `json:"contiguous"`
+	Gaps       []Gap `json:"gaps"`
+}
+
+// SinkReport is a sink's part of a partition, in offsets.
+type SinkReport struct {
+	Name        string            `json:"name"`
+	From        string            `json:"from"` // sink, or copies where it is away
+	Covered     int64             `json:"covered"`
+	LeftOut     map[string]int64  `json:"left_out"` // by reason, of the trail
+	Pending     int64             `json:"pending"`
+	Unaccounted int64             `json:"unaccounted"`
+	Missing     []checkpoint.Span `json:"missing"` // the spans that are unaccounted for
+	Rows        *RowsReport       `json:"rows"`
+}
+
+// RowsReport compares rows with records over all that was counted.
+type RowsReport struct {
+	Rows     int64 `json:"rows"`
+	Records  int64 `json:"records"`
+	Rejected int64 `json:"rejected"`
+}
+
+// Judge draws the conclusions. acceptGaps lets recorded gaps pass: somebody knows of them.
+func Judge(f Facts, acceptGaps bool) Report {
+	j := &judge{facts: f, acceptGaps: acceptGaps}
+	j.report = Report{Stream: f.Stream, At: f.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), Partitions: []PartitionReport{},
+		Findings: []Finding{}, Notes: []string{}}
+	j.whole()
+	for i := range f.Partitions {
+		j.partition(&f.Partitions[i])
+	}
+	j.report.Verdict = j.verdict()
+	return j.report
+}
+
+type judge struct {
+	facts      Facts
+	acceptGaps bool
+	report     Report
+}
+
+// whole looks at what belongs to no partition.
+func (j *judge) whole() {
+	for _, d := range j.facts.Damage {
+		j.report.Findings = append(j.report.Findings, Finding{Kind: "damage", Text: d})
+	}
+	if j.facts.Broker != "" {
+		j.note("the source was not compared: %s", j.facts.Broker)
+	}
+	if j.facts.Trail != "" {
+		j.report.Findings = append(j.report.Findings, Finding{Kind: "trail", Text: "the trail cannot be read, so that what it names counts as missing: " + j.facts.Trail})
+	}
+	for _, s := range j.facts.Sinks {
+		if s.Away != "" {
+			j.note("sink %s does not answer, its coverage is that of the copies beside raw: %s", s.Name, s.Away)
+		}
+		if s.Copies != "" {
+			j.note("the copies of what sink %s covers cannot be read: %s", s.Name, s.Copies)
+		}
+		if s.Refuse != "" {
+			j.report.Findings = append(j.report.Findings, Finding{Kind: "sink", Sink: s.Name, Text: "the sink answers, but cannot be used: " + s.Refuse})
+		}
+	}
+}
+
+func (j *judge) note(format string, args ...any) {
+	j.report.Notes = append(j.report.Notes, fmt.Sprintf(format, args...))
+}
+
+func (j *judge) found(p record.Partition, kind, sink string, s *checkpoint.Span, format string, args ...any) {
+	n := p.Number
+	j.report.Findings = append(j.report.Findings, Finding{kind, p.Topic, &n, sink, s, fmt.Sprintf(format, args...)})
+}
+
+func (j *judge) partition(f *PartitionFacts) {
+	p := f.Partition
+	out := PartitionReport{Topic: p.Topic, TopicID: hex.EncodeToString(p.TopicID[:]), Partition: p.Number, Generation: p.Generation,
+		Broker: f.Log, Sinks: []SinkReport{}}
+	within := checkpoint.Span{}
+	end := int64(0)
+	if c := f.Chain; c != nil {
+		within, end = checkpoint.Span{From: c.Genesis, To: c.Next}, c.End
+		out.Raw = j.chain(p, c)
+	}
+	out.Unread = j.log(f, within)
+	for i := range f.Sinks {
+		out.Sinks = append(out.Sinks, j.sink(p, j.facts.Sinks[i], &f.Sinks[i], within, end))
+	}
+	j.report.Partitions = append(j.report.Partitions, out)
+}
+
+// chain looks at raw alone.
+func (j *judge) chain(p record.Partition, c *Chain) *RawReport {
+	for _, d := range c.Damage {
+		j.found(p, "damage", "", nil, "raw of %v is damaged: %s", p, d)
+	}
+	for _, g := range c.Gaps {
+		if j.acceptGaps {
+			j.note("%v: the gap %v is accepted: %s", p, g.Span, g.Reason)
+		} else {
+			j.found(p, "gap", "", &g.Span, "%d offsets %v of %v were lost before raw had them: %s", g.Len(), g.Span, p, g.Reason)
+		}
+	}
+	gaps := c.Gaps
+	if gaps == nil {
+		gaps = []Gap{}
+	}
+	return &RawReport{c.Genesis, c.Next, c.Commits, c.Records, len(c.Damage) == 0, gaps}
+}
+
+// log compares the source's log with raw, and counts what raw has still to take.
+func (j *judge) log(f *PartitionFacts, raw checkpoint.Span) *int64 {
+	if f.Log == nil {
+		return nil
+	}
+	unread := max(0, f.Log.To-max(raw.To, f.Log.From))
+	if f.Chain == nil {
+		return &unread
+	}
+	lost := checkpoint.Span{From: raw.To, To: f.Log.From}
+	switch {
+	case !lost.Empty() && j.acceptGaps:
+		j.note("%v: the gap %v is accepted: the source no longer has it", f.Partition, lost)
+	case !lost.Empty():
+		j.found(f.Partition, "gap", "", &lost, "%d offsets %v of %v are gone from the source, and raw has not got them", lost.Len(), lost, f.Partition)
+	case f.Log.To < raw.To:
+		j.note("%v: the source's log ends at %d, below raw's head %d: it is not the log that raw was filled from, or has been cut", f.Partition, f.Log.To, raw.To)
+	}
+	return &unread
+}
+
+// sink compares one sink with raw. end is raw's head after the sink was asked.
+func (j *judge) sink(p record.Partition, s SinkFacts, h *Holding, within checkpoint.Span, end int64) SinkReport {
+	out := SinkReport{Name: s.Name, From: "sink", LeftOut: map[string]int64{}, Missing: []checkpoint.Span{}}
+	if s.Away != "" || s.Refuse != "" {
+		out.From = "copies"
+	}
+	ahead := h.Coverage.Clone()
+	ahead.Remove(checkpoint.Span{From: within.From, To: end})
+	for _, a := range ahead.Spans() {
+		j.found(p, "ahead", s.Name, &a, "sink %s holds %v of %v, which raw does not: a part of raw is gone", s.Name, a, p)
+	}
+	rest := h.Coverage.Within(within)
+	out.Covered = rest.Len()
+	for reason, set := range h.Trail {
+		if named := set.Within(within); named.Len() > 0 {
+			out.LeftOut[reason] = named.Len()
+			rest.Union(named)
+		}
+	}
+	j.missing(p, s, h, rest.Missing(within), &out)
+	j.rows(p, s, h, &out)
+	return out
+}
+
+// missing tells what was there once, what is pending, and what is neither.
+func (j *judge) missing(p record.Partition, s SinkFacts, h *Holding, missing []checkpoint.Span, out *SinkReport) {
+	for _, m := range missing {
+		lost := h.Copies.Within(m)
+		for _, l := range lost.Spans() {
+			out.unaccounted(l)
+			j.found(p, "lost", s.Name, &l, "sink %s no longer holds %v of %v, which it held before; this writes it again:\n"+
+				"  twgd recover -c FILE --stream %s --sink %s --topic %s --partition %d --from %d --to %d",
+				s.Name, l, p, j.facts.Stream, s.Name, p.Topic, p.Number, l.From, l.To)
+		}
+		for _, n := range lost.Missing(m) {
+			old := checkpoint.Span{From: n.From, To: min(n.To, h.Young)}
+			out.Pending += n.Len() - old.Len()
+			if !old.Empty() {
+				out.unaccounted(old)
+				j.found(p, "missing", s.Name, &old, "sink %s has not got %v of %v, %d offsets that are older than its deadline", s.Name, old, p, old.Len())
+			}
+		}
+	}
+}
+
+func (s *SinkReport) unaccounted(m checkpoint.Span) {
+	s.Unaccounted += m.Len()
+	s.Missing = append(s.Missing, m)
+}
+
+// rows compares what was counted with raw.
+func (j *judge) rows(p record.Partition, s SinkFacts, h *Holding, out *SinkReport) {
+	if h.Uncount != "" {
+		j.found(p, "uncounted", s.Name, nil, "the rows of %v in sink %s could not be counted: %s", p, s.Name, h.Uncount)
+		return
+	}
+	if h.Rows == nil {
+		return
+	}
+	out.Rows = &RowsReport{}
+	for _, r := range h.Rows {
+		out.Rows.Rows, out.Rows.Records, out.Rows.Rejected = out.Rows.Rows+r.Rows, out.Rows.Records+r.Records, out.Rows.Rejected+r.Rejected
+		if n := r.missing(); n > 0 {
+			j.found(p, "rows_missing", s.Name, &r.Span, "sink %s has %d rows too few in %v of %v: %d, where raw has %d records of which %d were left out",
+				s.Name, n, r.Span, p, r.Rows, r.Records, r.Rejected)
+		}
+		if n := r.extra(); n > 0 {
+			j.found(p, "rows_extra", s.Name, &r.Span, "sink %s has %d rows too many in %v of %v: %d, where raw has %d records", s.Name, n, r.Span, p, r.Rows, r.Records)
+		}
+	}
+}
+
+func (j *judge) verdict() Verdict {
+	v := Accounted
+	for _, f := range j.report.Findings {
+		if f.Kind == "damage" {
+			return Damaged
+		}
+		v = Unaccounted
+	}
+	return v
+}

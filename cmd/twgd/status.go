@@ -1,0 +1,130 @@
+package main
+
+import (
+	"sync"
+	"time"
+
+	"github.com/stream-arrow/twgd/admin"
+	"github.com/stream-arrow/twgd/checkpoint"
+	"github.com/stream-arrow/twgd/pipeline"
+)
+
+// status builds what /status shows. Streams are asked side by side, each within a bound: one that is stuck does not hide the others.
+func (n *node) status() admin.Status {
+	roles := admin.List[string]{"worker"}
+	if n.cfg.Node.Mode == "both" {
+		roles = append(roles, "recovery")
+	}
+	st := admin.Status{
+		Version: version,
+		Node:    admin.Node{ID: n.cfg.Node.ID, Mode: n.cfg.Node.Mode, Roles: roles, Uptime: int64(time.Since(n.started).Seconds())},
+		Streams: make(admin.List[admin.Stream], len(n.streams)),
+	}
+	var asking sync.WaitGroup
+	for i, s := range n.streams {
+		asking.Go(func() { st.Streams[i] = s.status() })
+	}
+	asking.Wait()
+	return st
+}
+
+func (s *stream) status() admin.Stream {
+	out := admin.Stream{Name: s.cfg.Name, State: "starting"}
+	r, waiting, held, ended := s.look()
+	switch {
+	case ended != nil:
+		out.State, out.Reason = "stopped", ended.Error()
+	case held != "":
+		out.State, out.Reason = "blocked", held
+	case r == nil && waiting != "":
+		out.State, out.Reason = "blocked", waiting
+	}
+	if r == nil {
+		for _, c := range s.cfg.Sinks {
+			out.Sinks = append(out.Sinks, admin.Sink{Name: c.Name, State: "live"})
+		}
+		return out
+	}
+	st := s.ask(r)
+	if out.Reason == "" {
+		out.State, out.Reason = st.State, st.Reason
+	}
+	if reason, n := holds(st); n > 0 && out.Reason == "" {
+		out.State, out.Reason = "blocked", reason
+	}
+	for _, p := range st.Partitions {
+		out.Partitions = append(out.Partitions, partitionStatus(p))
+	}
+	for i, l := range r.lanes {
+		out.Sinks = append(out.Sinks, sinkStatus(l, r.agents[i].Backlog().Windows, st.Partitions))
+	}
+	out.Quarantine, out.Drops = rejectStatus(r.rejects)
+	return out
+}
+
+// rejectStatus counts by the trail, so that the numbers do not go back at a restart; nil until it has been read.
+func rejectStatus(r *rejects) (q admin.Quarantine, drops map[string]int64) {
+	var shed int64
+	for _, n := range r.shed() {
+		shed += n
+	}
+	q.Shed = &shed
+	counts := r.counts()
+	if counts == nil {
+		return q, nil
+	}
+	records := int64(0)
+	drops = map[string]int64{}
+	for c, n := range counts {
+		if isReject(c.Reason) {
+			records += n
+		} else {
+			drops[c.Reason] += n
+		}
+	}
+	q.Records = &records
+	return q, drops
+}
+
+func partitionStatus(p pipeline.PartitionStatus) admin.Partition {
+	out := admin.Partition{Topic: p.Partition.Topic, Number: p.Partition.Number,
+		Position: &p.Position, Committed: known(p.Committed), RawNext: &p.RawNext, End: known(p.End), Held: p.Held}
+	if p.End >= 0 {
+		lag := max(0, p.End-p.RawNext)
+		out.Lag = &lag
+	}
+	return out
+}
+
+func sinkStatus(l *pipeline.Lane, windows int64, partitions []pipeline.PartitionStatus) admin.Sink {
+	st := l.Status()
+	out := admin.Sink{Name: st.Name, State: st.State, LastError: st.Reason, Backoff: st.Backoff.Seconds(), BacklogWindows: &windows}
+	var covered, gaps int64
+	all := true
+	for _, p := range partitions {
+		within := checkpoint.Span{From: p.Genesis, To: p.RawNext}
+		set, ok := l.Coverage(p.Partition)
+		missing, _ := l.Gaps(p.Partition, within)
+		all = all && ok
+		set = set.Within(within)
+		covered += set.Len()
+		for _, g := range missing {
+			gaps += g.Len()
+		}
+	}
+	if all {
+		out.Covered, out.GapRecords = &covered, &gaps
+	}
+	if st.State == "live" && gaps > 0 {
+		out.State = "lagging"
+	}
+	return out
+}
+
+// known is nil for the -1 of what is not known.
+func known(n int64) *int64 {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stream-arrow/twgd/admin"
+)
+
+func statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "status -c FILE", Short: "Show what the running node does now",
+		Example: "  twgd status -c twgd.yaml --watch",
+		Args:    usage(cobra.NoArgs),
+	}
+	file := configFlag(cmd)
+	watch := cmd.Flags().Bool("watch", false, "show it again every second until interrupted")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, _, err := dial(*file)
+		if err != nil {
+			return err
+		}
+		for {
+			if err := showStatus(cmd, c); err != nil || !*watch {
+				return err
+			}
+			select {
+			case <-cmd.Context().Done():
+				return nil
+			case <-time.After(time.Second):
+			}
+		}
+	}
+	return cmd
+}
+
+func showStatus(cmd *cobra.Command, c *admin.Client) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
+	defer cancel()
+	_, body, err := c.Get(ctx, "/status")
+	if err != nil {
+		return err
+	}
+	var st admin.Status
+	if err := json.Unmarshal(body, &st); err != nil {
+		return fmt.Errorf("reading the status: %w", err)
+	}
+	if asJSON(cmd) {
+		_, err := cmd.OutOrStdout().Write(body)
+		return err
+	}
+	return writeStatus(cmd.OutOrStdout(), &st)
+}
+
+func writeStatus(to io.Writer, st *admin.Status) error {
+	fmt.Fprintf(to, "node %s, twgd %s, up %s\n", st.Node.ID, st.Version, time.Duration(st.Node.Uptime)*time.Second)
+	for i := range st.Streams {
+		s := &st.Streams[i]
+		fmt.Fprintf(to, "\nstream %s: %s%s\n", s.Name, s.State, because(s.Reason))
+		w := tabwriter.NewWriter(to, 2, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "  partition\traw\tcommitted\tend\tlag")
+		for _, p := range s.Partitions {
+			fmt.Fprintf(w, "  %s/%d\t%s\t%s\t%s\t%s%s\n", p.Topic, p.Number, known64(p.RawNext), known64(p.Committed), known64(p.End), known64(p.Lag), because(p.Held))
+		}
+		fmt.Fprintln(w, "  sink\tstate\tcovered\tmissing\twindows")
+		for _, k := range s.Sinks {
+			fmt.Fprintf(w, "  %s\t%s%s\t%s\t%s\t%s\n", k.Name, k.State, because(k.LastError), known64(k.Covered), known64(k.GapRecords), known64(k.BacklogWindows))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintf(to, "  quarantine: %s records, %s not shown\n", known64(s.Quarantine.Records), known64(s.Quarantine.Shed))
+	}
+	return nil
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+func known64(n *int64) string {
+	if n == nil {
+		return "?"
+	}
+	return strconv.FormatInt(*n, 10)
+}

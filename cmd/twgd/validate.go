@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stream-arrow/twgd/config"
+	"github.com/stream-arrow/twgd/sinks/postgres"
+	"github.com/stream-arrow/twgd/sources/kafka"
+	"github.com/stream-arrow/twgd/store"
+)
+
+func validateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "validate -c FILE [--connect]", Short: "List every mistake of a configuration; with --connect, try every connection",
+		Example: "  twgd validate -c twgd.yaml --connect",
+		Args:    usage(cobra.NoArgs),
+	}
+	file := configFlag(cmd)
+	connect := cmd.Flags().Bool("connect", false, "try brokers and databases, and reading, writing and create-only writes in directories and buckets; leaves nothing behind, but in a database the table _twg_coverage")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := loadConfig(*file)
+		if problems := (config.Problems)(nil); errors.As(err, &problems) {
+			return invalid(cmd, err, problems)
+		}
+		if err != nil {
+			return err
+		}
+		out := validation{Problems: config.Problems{}, Connections: []connection{}}
+		if *connect {
+			out.Connections = tryAll(cmd.Context(), cfg)
+		}
+		if err := show(cmd, out, func(to io.Writer) error { return out.text(to, *file) }); err != nil {
+			return err
+		}
+		if n := out.failed(); n > 0 {
+			return fail(exitFailed, fmt.Errorf("%d of %d connections failed", n, len(out.Connections)))
+		}
+		return nil
+	}
+	return cmd
+}
+
+// invalid prints the mistakes: all of them as one document for machines, or as lines.
+func invalid(cmd *cobra.Command, err error, problems config.Problems) error {
+	if !asJSON(cmd) {
+		return err
+	}
+	if err := show(cmd, validation{Problems: problems, Connections: []connection{}}, nil); err != nil {
+		return err
+	}
+	return fail(exitUsage, fmt.Errorf("%d mistakes", len(problems)))
+}
+
+// validation is what `validate` found.
+type validation struct {
+	Problems    config.Problems `json:"problems"`
+	Connections []connection    `json:"connections"`
+}
+
+// connection is one that was tried.
+type connection struct {
+	Stream string `json:"stream"`
+	What   string `json:"what"` // source, raw, quarantine, sink NAME
+	Error  string `json:"error"`
+}
+
+func (v *validation) failed() (n int) {
+	for _, c := range v.Connections {
+		if c.Error != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (v *validation) text(to io.Writer, file string) error {
+	for _, c := range v.Connections {
+		state := "ok"
+		if c.Error != "" {
+			state = c.Error
+		}
+		fmt.Fprintf(to, "%s: %s: %s\n", c.Stream, c.What, state)
+	}
+	_, err := fmt.Fprintf(to, "%s is a valid configuration\n", file)
+	return err
+}
+
+// connectPatience bounds the try of one connection.
+const connectPatience = 30 * time.Second
+
+// tryAll tries every connection of a configuration, all at once.
+func tryAll(ctx context.Context, cfg *config.Config) []connection {
+	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	defer cancel()
+	var out []connection
+	var tries []func(context.Context) error
+	add := func(s *config.Stream, what string, f func(context.Context) error) {
+		out, tries = append(out, connection{Stream: s.Name, What: what}), append(tries, f)
+	}
+	for i := range cfg.Streams {
+		s := &cfg.Streams[i]
+		add(s, "source", func(ctx context.Context) error { return trySource(ctx, s) })
+		add(s, "raw", func(ctx context.Context) error { return tryBucket(ctx, string(s.Raw.To)) })
+		add(s, "quarantine", func(ctx context.Context) error { return tryBucket(ctx, string(s.Quarantine.To)) })
+		for j := range s.Sinks {
+			add(s, "sink "+s.Sinks[j].Name, func(ctx context.Context) error { return trySink(ctx, s, &s.Sinks[j]) })
+		}
+	}
+	var trying sync.WaitGroup
+	for i, f := range tries {
+		trying.Go(func() {
+			if err := f(ctx); err != nil {
+				out[i].Error = store.Describe(err)
+			}
+		})
+	}
+	trying.Wait()
+	return out
+}
+
+func trySource(ctx context.Context, s *config.Stream) error {
+	switch c := s.Source.Options.(type) {
+	case *kafka.Config:
+		return kafka.Check(ctx, kafkaOptions(c, sourceDeps{stream: s.Name, client: "twgd-validate", log: slog.New(slog.DiscardHandler)}))
+	}
+	return fmt.Errorf("no room tries a source of %T", s.Source.Options)
+}
+
+func tryBucket(ctx context.Context, url string) error {
+	b, err := store.Open(ctx, url, store.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.Probe(ctx), b.Close())
+}
+
+// trySink makes the sink ready, as a node would, but creates no table.
+func trySink(ctx context.Context, s *config.Stream, c *config.Sink) error {
+	sink, err := newSink(ctx, c.Options, sinkDeps{stream: s.Name, name: c.Name, log: slog.New(slog.DiscardHandler), reading: true})
+	if err != nil {
+		return err
+	}
+	err = sink.Open(ctx)
+	if p, ok := c.Options.(*postgres.Config); ok && p.Create && err != nil && strings.HasPrefix(err.Error(), "table missing") {
+		err = nil // the node makes it
+	}
+	return errors.Join(err, sink.Close())
+}

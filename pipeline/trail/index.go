@@ -1,0 +1,95 @@
+package trail
+
+import (
+	"context"
+	"sync"
+
+	"github.com/stream-arrow/twgd/checkpoint"
+	"github.com/stream-arrow/twgd/record"
+	"github.com/stream-arrow/twgd/store"
+)
+
+// Index is the trail in memory: for each sink and partition the offsets that are missing there, by reason. Load reads only what is
+// new since the last one. It is safe for concurrent use.
+type Index struct {
+	bucket store.Bucket
+	stream string
+	load   chan struct{} // held by a Load in progress; guards next
+	next   map[string]int64
+	mu     struct {
+		sync.Mutex
+		spans map[place]map[string]*checkpoint.SpanSet
+	}
+}
+
+type place struct {
+	sink      string
+	partition record.Partition
+}
+
+// Count is how many offsets of a stream a sink misses for one reason.
+type Count struct {
+	Sink, Reason string
+}
+
+// NewIndex is empty until the first Load.
+func NewIndex(bucket store.Bucket, stream string) *Index {
+	x := &Index{bucket: bucket, stream: stream, load: make(chan struct{}, 1), next: map[string]int64{}}
+	x.mu.spans = map[place]map[string]*checkpoint.SpanSet{}
+	return x
+}
+
+// Load reads what was written since the last one. After an error the index holds what was read before it, and the next Load goes
+// on from there.
+func (x *Index) Load(ctx context.Context) error {
+	select {
+	case x.load <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-x.load }()
+	return since(ctx, x.bucket, x.stream, x.next, func(e Entry) error {
+		x.Add(e)
+		return nil
+	})
+}
+
+// Add puts an entry into the index that its process has appended itself, before a Load finds it.
+func (x *Index) Add(e Entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at := place{e.Sink, e.Partition}
+	reasons := x.mu.spans[at]
+	if reasons == nil {
+		reasons = map[string]*checkpoint.SpanSet{}
+		x.mu.spans[at] = reasons
+	}
+	if reasons[e.Reason] == nil {
+		reasons[e.Reason] = &checkpoint.SpanSet{}
+	}
+	reasons[e.Reason].Add(e.Span)
+}
+
+// Spans are the offsets of p that sink misses, by reason. Those that concern all sinks stand under the empty sink.
+func (x *Index) Spans(p record.Partition, sink string) map[string]checkpoint.SpanSet {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := map[string]checkpoint.SpanSet{}
+	for reason, s := range x.mu.spans[place{sink, p}] {
+		out[reason] = s.Clone()
+	}
+	return out
+}
+
+// Counts are the numbers of offsets by sink and reason, over all partitions.
+func (x *Index) Counts() map[Count]int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := map[Count]int64{}
+	for at, reasons := range x.mu.spans {
+		for reason, s := range reasons {
+			out[Count{at.sink, reason}] += s.Len()
+		}
+	}
+	return out
+}
