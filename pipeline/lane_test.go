@@ -132,6 +132,19 @@ func TestLanesCloseLoads(t *testing.T) {
 			<-h.src.Revoke(false, orders)
 			quick(h, 10)
 		})
+		f(fmt.Sprintf("revocation before the sink is open, files %v", files), files, pipeline.LaneOptions{}, func(h *house, e uint64) {
+			h.table.Fault(on("commit", missing))
+			h.src.Poll(orders, e, 0, 4)
+			h.lane.Status()
+			time.Sleep(61 * time.Minute) // the load is refused, and the sink opened again
+			h.table.Fault(on("open", missing))
+			time.Sleep(time.Minute)
+			h.src.Poll(orders, e, 4, 10)
+			<-h.src.Revoke(false, orders)
+			h.table.Fault(nil)
+			time.Sleep(30 * time.Second)
+			rows(h.T, h.table, orders, 0, 10)
+		})
 		f(fmt.Sprintf("drain, files %v", files), files, pipeline.LaneOptions{}, func(h *house, e uint64) {
 			h.src.Poll(orders, e, 0, 10)
 			time.Sleep(time.Second)
@@ -325,6 +338,12 @@ func TestCaseD17Oversize(t *testing.T) {
 				t.Errorf("%+v, rows %v", rejected, h.table.Rows(orders))
 			}
 			h.gaps(orders, 2, "[]")
+			h.trail.set(pipetest.ErrDown)
+			h.src.Send(sources.Polled{Batches: []*record.Batch{h.src.Heap.Batch(orders, e, 2, 3, 12_000)}})
+			time.Sleep(10 * time.Second)
+			if have, _ := h.lane.Coverage(orders); have.Covers(sp(2, 3)) {
+				t.Error("coverage passes a reject that the trail has not got")
+			}
 		})
 	}
 }

@@ -234,6 +234,33 @@ func TestHoleAcrossTheBeginOfAnAssignment(t *testing.T) {
 	}
 }
 
+// What an earlier owner may still write does not hold up what is ours for certain.
+func TestOwnHoleDoesNotWaitForAnEarlierOwner(t *testing.T) {
+	onSite(t, true, func(s *site) {
+		p := s.start(options{})
+		e := s.assign(orders)
+		time.Sleep(time.Second)
+		s.table.Fault(on("commit", away))
+		s.src.Poll(orders, e, 0, 30)
+		time.Sleep(5 * time.Second) // its cut is pinned, its file is not there
+		s.end(p)
+		s.src = pipetest.NewScript()
+		s.table.Fault(on("add", away))
+		p = s.start(options{lane: pipeline.LaneOptions{Deadline: 5 * time.Minute}})
+		e = s.assign(orders)
+		s.src.Poll(orders, e, 30, 70)
+		time.Sleep(10 * time.Second)
+		s.table.Fault(nil)
+		time.Sleep(30 * time.Second)
+		if got := fmt.Sprint(s.table.Names(orders)); got != "[[30, 50) [50, 70)]" {
+			t.Errorf("files %s", got)
+		}
+		time.Sleep(10 * time.Minute)
+		s.complete(orders, 70)
+		s.end(p)
+	})
+}
+
 // D32: a span without rows is covered, and recovery does not come back to it.
 func TestCaseD32RecoveryDoesNotComeBack(t *testing.T) {
 	for _, files := range []bool{false, true} {
