@@ -55,6 +55,10 @@ func TestSpanSetAgainstABitmap(t *testing.T) {
 		u.Union(other)
 		checkSet(t, u, m|n, span())
 		checkSet(t, s, m, span()) // the clone has left it alone
+		r, gone := s.Clone(), span()
+		r.Remove(gone)
+		checkSet(t, r, m&^bitsOf([]Span{gone}), span())
+		checkSet(t, s, m, span())
 		checkSet(t, NewSpanSet(u.Spans()...), m|n, span())
 	}
 }
