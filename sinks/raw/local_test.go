@@ -156,7 +156,7 @@ func TestTheFirstBlockFails(t *testing.T) {
 // TestLocalSurvivesAnything runs a writer through faults, kills and power losses at random. What was acknowledged is read back each
 // time; what was not may be there or not.
 func TestLocalSurvivesAnything(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(200 / min(stride, 2)) {
 		d := storetest.NewDisk(seed)
 		rng := newRand(seed)
 		acked, tried := int64(0), int64(0) // tried: the end of the longest attempt since acked
@@ -266,7 +266,7 @@ func TestEveryFlipInAFileIsFound(t *testing.T) {
 				from = h.Size
 			}
 			bucket := openBucket(t, url)
-			for bit := from * 8; bit < int64(len(content))*8; bit++ {
+			for bit := from * 8; bit < int64(len(content))*8; bit += stride {
 				pos := bit / 8
 				f.WriteAt([]byte{content[pos] ^ 1<<(bit%8)}, pos)
 				s := openStore(t, raw.Options{Bucket: bucket, ReadOnly: true})

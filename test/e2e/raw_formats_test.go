@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stream-arrow/twgd/avrofile"
+	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sinks/raw"
 	"github.com/stream-arrow/twgd/store"
@@ -262,4 +264,133 @@ func download(t *testing.T, b store.Bucket, dir string) (paths []string) {
 		t.Fatal(paths)
 	}
 	return paths
+}
+
+// rawOnS3 are stores over one location of a real server, each with a proxy of its own in front.
+func rawOnS3(t *testing.T, n int) (stores []*raw.Store, faults []*servers.S3Faults) {
+	t.Helper()
+	s3, err := servers.S3(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s3.Close() })
+	for name, value := range s3.Env() {
+		t.Setenv(name, value)
+	}
+	bucket, err := s3.NewBucket(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		f, err := servers.NewS3Faults(s3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		b, err := store.Open(t.Context(), f.URL(bucket, "raw"), store.Options{Timeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		s, err := raw.Open(t.Context(), raw.Options{Bucket: b, Stream: "s", Codec: "zstd"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		stores, faults = append(stores, s), append(faults, f)
+	}
+	return stores, faults
+}
+
+func oneBatch(first, next int64) *record.Batch {
+	b := &record.Batch{Partition: rawPartition, First: first, Next: next, LeaderEpoch: 1}
+	for o := first; o < next; o++ {
+		b.Records = append(b.Records, record.Record{Offset: o, Value: fmt.Appendf(nil, "value %d", o)})
+	}
+	return b.Weigh(nil)
+}
+
+// readsBack checks that the chain holds each offset of [0, next) once.
+func readsBack(t *testing.T, s *raw.Store, next int64) {
+	t.Helper()
+	at := int64(0)
+	err := s.Read(t.Context(), rawPartition, checkpoint.Span{From: 0, To: 1 << 60}, func(b *record.Batch) error {
+		for _, r := range b.Records {
+			if r.Offset != at || string(r.Value) != fmt.Sprintf("value %d", at) {
+				t.Errorf("%d %s stands where %d belongs", r.Offset, r.Value, at)
+			}
+			at++
+		}
+		return nil
+	})
+	if err != nil || at != next {
+		t.Errorf("raw holds [0, %d), %v, want %d", at, err, next)
+	}
+	if err := s.Verify(t.Context(), rawPartition, func(f raw.Finding) { t.Errorf("%+v", f) }); err != nil {
+		t.Error(err)
+	}
+}
+
+func fromZero(context.Context) (int64, error) { return 0, nil }
+
+func TestRawOnS3LosesNoCommitWithItsAnswer(t *testing.T) {
+	stores, faults := rawOnS3(t, 1)
+	s, f := stores[0], faults[0]
+	if _, err := s.Begin(t.Context(), rawPartition, fromZero); err != nil {
+		t.Fatal(err)
+	}
+	next := int64(0)
+	put := func(what string, times int, do servers.S3Action) {
+		t.Helper()
+		f.Clear()
+		f.Add(servers.S3Fault{S3Match: servers.S3Match{Op: "PutObject", Key: ".avro"}, Times: times, Do: do})
+		end := next + 10 // a retry has more
+		for tries := 0; next < end; tries++ {
+			st, err := s.Append(t.Context(), rawPartition, []*record.Batch{oneBatch(next, end+int64(tries))})
+			switch {
+			case err == nil && !st.Ours:
+				t.Fatalf("%s: we were told that another writes here: %+v", what, st)
+			case err == nil:
+				next = st.Next
+			case tries == 10:
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		if f.Left() == times { // a read-back may settle it before all are used up
+			t.Errorf("%s: the fault did not happen", what)
+		}
+	}
+	put("D08 503 five times", 5, servers.Unavailable())
+	put("D10 the answer is lost", 1, servers.DropAnswer())
+	put("D10 all answers are lost for a while", 4, servers.DropAnswer())
+	put("D30 the answer comes too late", 2, servers.DelayAnswer(time.Minute))
+	f.Clear()
+	readsBack(t, s, next)
+}
+
+func TestRawOnS3HasOneWinnerAnOffset(t *testing.T) {
+	stores, _ := rawOnS3(t, 4)
+	const end = 400
+	var ours [4]int64 // records that each was told to have stored
+	var wg sync.WaitGroup
+	for i, s := range stores {
+		wg.Go(func() {
+			head, err := s.Begin(t.Context(), rawPartition, fromZero)
+			for next := head.Next; err == nil && next < end; {
+				st, aerr := s.Append(t.Context(), rawPartition, []*record.Batch{oneBatch(next, min(end, next+3+int64(i)))})
+				if aerr == nil && st.Ours {
+					ours[i] += st.Next - next
+				}
+				err, next = aerr, st.Next
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if sum := ours[0] + ours[1] + ours[2] + ours[3]; sum != end {
+		t.Errorf("%v were told that %d of %d are theirs", ours, sum, end)
+	}
+	readsBack(t, stores[0], end)
 }
