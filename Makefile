@@ -35,6 +35,7 @@ export GO
 build: go
 	$(GO) build ./...
 	$(if $(PROGRAM),$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/twgd ./cmd/twgd,@echo "build: the tree has no cmd/twgd, so there is no bin/twgd")
+	@[ ! -e bin/twgd ] || [ "$$(wc -c < bin/twgd)" -lt 70000000 ] || { echo "build: bin/twgd has reached 70 MB; look at what the last library drags in" >&2; exit 1; }
 
 ##   test       the fast tests: no server, no network
 .PHONY: test

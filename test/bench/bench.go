@@ -124,5 +124,13 @@ func (b *bench) stream(topic, raw, sinks string) string {
 		b.kafka.Brokers()[0], topic, b.groups, raw, sinks)
 }
 
+// laneQueue is the key of a sink that says what its lane may hold.
+func (b *bench) laneQueue() string {
+	if b.queue == "" {
+		return ""
+	}
+	return ", queue: " + b.queue
+}
+
 // scratch is a new folder.
 func (b *bench) scratch() (string, error) { return os.MkdirTemp(b.dir, "run-") }

@@ -23,7 +23,6 @@ type flow struct {
 	n      int
 	sinks  func(dir string) string                     // YAML of the sinks, without brackets
 	metric string                                      // that reaches n when all is done
-	atEnd  bool                                        // the sink has everything only when twgd has ended
 	check  func(ctx context.Context, dir string) error // of what the sink holds; nil where there is none
 }
 
@@ -54,9 +53,6 @@ func (b *bench) pass(ctx context.Context, f flow, idle used) (p pass, err error)
 	u, err := n.stop()
 	if err != nil {
 		return p, err
-	}
-	if f.atEnd {
-		end = time.Now()
 	}
 	p = pass{cost: cost{cpu: u.cpu - idle.cpu, wall: end.Sub(begin), mallocs: m["go_memstats_mallocs_total"] - idle.mallocs - float64(asked)*perScrape},
 		peak: u.peak, commits: m["twg_gate_commit_seconds_count"], loads: m["twg_sink_write_seconds_count"], refused: m["twg_lane_refused_total"]}

@@ -28,16 +28,19 @@ type options struct {
 	partitions int
 	idle       int // partitions of the idle topic
 	runs       int
-	seconds    int // that the delay is measured for
+	seconds    int    // that the delay is measured for
+	queue      string // of the lanes, empty for the default
 	only       []string
 	json       bool
 }
 
-// sections in the order in which they run.
-var sections = []struct {
+type section struct {
 	name string
 	run  func(context.Context, *bench) error
-}{{"raw", measureRaw}, {"parquet", measureParquet}, {"postgres", measurePostgres}, {"delay", measureDelay}, {"idle", measureIdle}}
+}
+
+// sections in the order in which they run.
+var sections = []section{{"raw", measureRaw}, {"parquet", measureParquet}, {"postgres", measurePostgres}, {"delay", measureDelay}, {"idle", measureIdle}}
 
 func main() {
 	runtime.LockOSThread() // children are told to end when the thread that made them ends
@@ -78,6 +81,7 @@ func parseOptions(args []string) (o options, err error) {
 	f.IntVar(&o.idle, "idle-partitions", 2000, "partitions of the idle topic")
 	f.IntVar(&o.runs, "runs", 3, "times that each figure is taken")
 	f.IntVar(&o.seconds, "seconds", 10, "seconds that the delay and the idle node are watched for")
+	f.StringVar(&o.queue, "queue", "", "what a lane may hold, as in the configuration; empty for its default")
 	only := f.String("only", "", "sections, separated by commas: raw,parquet,postgres,delay,idle")
 	quick := f.Bool("quick", false, "small and short: shows that the bench works, its figures mean little")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
@@ -102,12 +106,7 @@ func (o *options) check(f *flag.FlagSet) error {
 		err = errors.New("a number is too small; -records must be 100 times -partitions and more")
 	}
 	for _, name := range o.only {
-		if !slices.ContainsFunc(sections, func(s struct {
-			name string
-			run  func(context.Context, *bench) error
-		}) bool {
-			return s.name == name
-		}) {
+		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
 			err = fmt.Errorf("-only: %q is none of raw, parquet, postgres, delay, idle", name)
 		}
 	}

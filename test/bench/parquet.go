@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -13,7 +14,7 @@ func measureParquet(ctx context.Context, b *bench) error {
 	n := b.work.count()
 	f := flow{topic: fullTopic, n: n, metric: "twg_sink_rows_total",
 		sinks: func(dir string) string {
-			return "{name: lake, parquet: {to: \"file://" + dir + "/lake\", roll: {age: 2s}}" + "}"
+			return fmt.Sprintf("{name: lake, parquet: {to: \"file://%s/lake\", roll: {age: 2s}}%s}", dir, b.laneQueue())
 		},
 		check: func(_ context.Context, dir string) error { return checkParquet(dir, n) }}
 	idle, err := b.idlePass(ctx, f)

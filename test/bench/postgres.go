@@ -62,7 +62,7 @@ func measurePostgres(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) postgresSink(table string) string {
-	return fmt.Sprintf("{name: db, postgres: {dsn: %q, table: %s, create: true, value_as: bytea}}", b.dsn, table)
+	return fmt.Sprintf("{name: db, postgres: {dsn: %q, table: %s, create: true, value_as: bytea}%s}", b.dsn, table, b.laneQueue())
 }
 
 func (b *bench) checkPostgres(ctx context.Context, table string, want int) error {

@@ -23,15 +23,16 @@ type Stream struct {
 
 // Kafka is source.kafka.
 type Kafka struct {
-	Brokers   []string       `yaml:"brokers,flow"`
-	Topics    []string       `yaml:"topics,omitempty,flow"`
-	Regex     string         `yaml:"topics_regex,omitempty"`
-	Group     string         `yaml:"group,omitempty"`
-	Start     string         `yaml:"start,omitempty"`
-	Isolation string         `yaml:"isolation,omitempty"`
-	OnGap     string         `yaml:"on_gap,omitempty"`
-	Session   string         `yaml:"session_timeout,omitempty"`
-	Fetch     map[string]any `yaml:"fetch,omitempty,flow"`
+	Brokers    []string           `yaml:"brokers,flow"`
+	Topics     []string           `yaml:"topics,omitempty,flow"`
+	Regex      string             `yaml:"topics_regex,omitempty"`
+	Group      string             `yaml:"group,omitempty"`
+	Partitions map[string][]int32 `yaml:"partitions,omitempty,flow"`
+	Start      string             `yaml:"start,omitempty"`
+	Isolation  string             `yaml:"isolation,omitempty"`
+	OnGap      string             `yaml:"on_gap,omitempty"`
+	Session    string             `yaml:"session_timeout,omitempty"`
+	Fetch      map[string]any     `yaml:"fetch,omitempty,flow"`
 }
 
 // Raw is raw.

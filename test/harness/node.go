@@ -99,6 +99,9 @@ func (n *Node) Start() *Node {
 	return n
 }
 
+// Address is where the process serves HTTP, as a URL.
+func (n *Node) Address() string { return n.address }
+
 // listens finds the address in the log of the last start.
 func (n *Node) listens() string {
 	_, last, _ := strings.Cut(n.Log(), fmt.Sprintf("=== start %d of", n.starts))

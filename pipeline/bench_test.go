@@ -1,0 +1,113 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stream-arrow/twgd/pipeline"
+	"github.com/stream-arrow/twgd/record"
+	"github.com/stream-arrow/twgd/sinks"
+	"github.com/stream-arrow/twgd/sources"
+)
+
+// discard is a raw store that forgets everything, and says when it has had enough.
+type discard struct {
+	sinks.Raw
+	want int64
+	done chan struct{}
+}
+
+func (d *discard) Begin(context.Context, record.Partition, func(context.Context) (int64, error)) (sinks.Head, error) {
+	return sinks.Head{}, nil
+}
+
+func (d *discard) Append(_ context.Context, p record.Partition, batches []*record.Batch) (sinks.Stored, error) {
+	next := batches[len(batches)-1].Next
+	if p.Number == 0 && next >= d.want && d.done != nil {
+		close(d.done)
+		d.done = nil
+	}
+	return sinks.Stored{Head: sinks.Head{Next: next}, Ours: true}, nil
+}
+
+func (d *discard) End(record.Partition) {}
+
+// endless is a source of one busy partition among idle ones.
+type endless struct {
+	partitions int
+	records    []record.Record
+	next       int64
+	paused     atomic.Bool
+	resumed    chan struct{}
+	told       bool
+}
+
+func (e *endless) Traits() sources.Traits                           { return sources.Traits{} }
+func (e *endless) Open(context.Context, sources.Gate) error         { return nil }
+func (e *endless) Seek(record.Partition, int64)                     {}
+func (e *endless) Rejoin()                                          {}
+func (e *endless) Commit(context.Context, []sources.Position) error { return nil }
+func (e *endless) Close(context.Context) error                      { return nil }
+func (e *endless) Pause()                                           { e.paused.Store(true) }
+func (e *endless) Resume() {
+	e.paused.Store(false)
+	select {
+	case e.resumed <- struct{}{}:
+	default:
+	}
+}
+
+func (e *endless) Next(ctx context.Context) (sources.Event, error) {
+	if !e.told {
+		e.told = true
+		var as sources.Assigned
+		for n := range e.partitions {
+			as.Partitions = append(as.Partitions, sources.Assignment{Partition: record.Partition{Topic: "t", Number: int32(n)}, Epoch: 1})
+		}
+		return as, nil
+	}
+	for e.paused.Load() {
+		select {
+		case <-e.resumed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	b := &record.Batch{Partition: record.Partition{Topic: "t"}, Epoch: 1, First: e.next, Next: e.next + int64(len(e.records)), Records: e.records}
+	e.next = b.Next
+	return sources.Polled{Batches: []*record.Batch{b.Weigh(nil)}}, nil
+}
+
+// BenchmarkGate carries batches of 500 records of 200 bytes to a raw store that forgets them: what is left is the controller's cost a
+// batch, with one assigned partition and with 2,000 idle ones beside it.
+func BenchmarkGate(b *testing.B) {
+	records := make([]record.Record, 500)
+	for i := range records {
+		records[i] = record.Record{Value: make([]byte, 200)}
+	}
+	for _, partitions := range []int{1, 2001} {
+		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
+			src := &endless{partitions: partitions, records: records, resumed: make(chan struct{}, 1)}
+			done := make(chan struct{})
+			raw := &discard{want: int64(b.N) * int64(len(records)), done: done}
+			s := pipeline.New(pipeline.Options{Stream: "s", Source: src, Raw: raw, Budget: 256 << 20,
+				Flush: pipeline.Flush{Bytes: 16 << 20, Records: 50_000, Age: 100 * time.Millisecond}})
+			ctx, cancel := context.WithCancel(b.Context())
+			ended := make(chan error)
+			b.ReportAllocs()
+			go func() { ended <- s.Run(ctx) }()
+			<-done
+			cancel()
+			if err := <-ended; err != nil {
+				b.Error(err)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/500, "ns/record")
+		})
+	}
+}
