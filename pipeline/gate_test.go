@@ -206,8 +206,7 @@ func TestSegmentsSplitAtTheLimits(t *testing.T) {
 func TestGapIsACommitOfItsOwn(t *testing.T) {
 	inHouse(t, pipeline.Options{Flush: pipeline.Flush{Age: time.Hour}}, func(h *house) {
 		e := h.assign(orders)
-		h.src.Poll(orders, e, 0, 10)
-		h.src.Send(sources.Polled{Batches: []*record.Batch{h.src.Heap.Gap(orders, e, 10, 500), h.src.Heap.Batch(orders, e, 500, 510, 100)}})
+		h.src.Send(sources.Polled{Batches: []*record.Batch{h.src.Heap.Batch(orders, e, 0, 10, 100), h.src.Heap.Gap(orders, e, 10, 500), h.src.Heap.Batch(orders, e, 500, 510, 100)}})
 		h.appends("0-10", "10-500")
 		h.src.Revoke(false, orders)
 		h.appends("500-510")
@@ -219,6 +218,7 @@ func TestGapIsACommitOfItsOwn(t *testing.T) {
 func TestReassignedWhileAnAppendIsUnderWay(t *testing.T) {
 	inHouse(t, pipeline.Options{}, func(h *house) {
 		e := h.assign(orders)
+		h.raw.Loose()
 		h.raw.Before(func(ctx context.Context, _ []*record.Batch) error { return sleep(ctx, 10*time.Second) })
 		h.src.Poll(orders, e, 0, 10)
 		time.Sleep(time.Second)

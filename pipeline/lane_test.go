@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/stream-arrow/twgd/pipeline"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sinks"
-	"github.com/stream-arrow/twgd/sources"
 )
 
 // rows checks that the table has every record of [from, to), once, and nothing else of p.
@@ -131,6 +129,19 @@ func TestLanesCloseLoads(t *testing.T) {
 			h.src.Poll(orders, e, 0, 10)
 			<-h.src.Revoke(false, orders)
 			quick(h, 10)
+		})
+		f(fmt.Sprintf("revocation before the sink is open, files %v", files), files, pipeline.LaneOptions{}, func(h *house, e uint64) {
+			h.table.Fault(on("commit", missing))
+			h.src.Poll(orders, e, 0, 4)
+			h.lane.Status()
+			time.Sleep(61 * time.Minute) // the load is refused, and the sink opened again
+			h.table.Fault(on("open", missing))
+			time.Sleep(time.Minute)
+			h.src.Poll(orders, e, 4, 10)
+			<-h.src.Revoke(false, orders)
+			h.table.Fault(nil)
+			time.Sleep(30 * time.Second)
+			rows(h.T, h.table, orders, 0, 10)
 		})
 		f(fmt.Sprintf("drain, files %v", files), files, pipeline.LaneOptions{}, func(h *house, e uint64) {
 			h.src.Poll(orders, e, 0, 10)
@@ -286,85 +297,6 @@ func TestLoadsThatCannotBegin(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		h.gaps(orders, 20, "[[10, 20)]")
 	})
-}
-
-func TestCaseD05RejectsAreReportedBeforeCoverage(t *testing.T) {
-	for _, files := range []bool{false, true} {
-		withLane(t, files, pipeline.LaneOptions{}, pipeline.Options{}, func(h *house) {
-			h.table.Reject = func(r *record.Record) bool { return r.Offset == 1 }
-			h.trail.set(pipetest.ErrDown)
-			e := h.assign(orders)
-			h.src.Poll(orders, e, 0, 3)
-			time.Sleep(20 * time.Second)
-			h.gaps(orders, 3, "[]") // still held
-			if have, _ := h.lane.Coverage(orders); have.Len() != 0 {
-				t.Errorf("coverage %v though the trail is down", have)
-			}
-			h.trail.set(nil)
-			time.Sleep(20 * time.Second)
-			have := h.table.Rows(orders)
-			if got := h.trail.at(); !slices.Equal(got, []int64{1}) || len(have) != 2 || have[0] != 1 || have[2] != 1 {
-				t.Errorf("rejected %v, rows %v", got, have)
-			}
-			if have, _ := h.lane.Coverage(orders); !have.Covers(sp(0, 3)) {
-				t.Errorf("coverage %v", have)
-			}
-		})
-	}
-}
-
-func TestCaseD17Oversize(t *testing.T) {
-	for _, files := range []bool{false, true} {
-		withLane(t, files, pipeline.LaneOptions{MaxRecord: 10_000}, pipeline.Options{Budget: 10 << 20}, func(h *house) {
-			e := h.assign(orders)
-			h.src.Send(sources.Polled{Batches: []*record.Batch{h.src.Heap.Batch(orders, e, 0, 1, 12_000), h.src.Heap.Batch(orders, e, 1, 2, 10)}})
-			time.Sleep(time.Second)
-			h.stored(orders, 2)
-			rejected := h.trail.of(0)
-			if rejected.Reason != sinks.ReasonOversize || len(rejected.Record.Value) != 4<<10 || len(h.table.Rows(orders)) != 1 {
-				t.Errorf("%+v, rows %v", rejected, h.table.Rows(orders))
-			}
-			h.gaps(orders, 2, "[]")
-		})
-	}
-}
-
-func TestCaseD32TheSinkRefusesAllOfASpan(t *testing.T) {
-	for _, files := range []bool{false, true} {
-		withLane(t, files, pipeline.LaneOptions{}, pipeline.Options{}, func(h *house) {
-			h.table.Reject = func(*record.Record) bool { return true }
-			e := h.assign(orders)
-			h.src.Poll(orders, e, 0, 4)
-			time.Sleep(5 * time.Second)
-			h.gaps(orders, 4, "[]")
-			have, _ := h.lane.Coverage(orders)
-			if got := h.trail.at(); !slices.Equal(got, []int64{0, 1, 2}) || !have.Covers(sp(0, 4)) || len(h.table.Names(orders)) != 0 {
-				t.Errorf("rejected %v, covered %v, files %v", got, have, h.table.Names(orders))
-			}
-		})
-	}
-}
-
-func TestCaseD32NothingIsLeftOfASpan(t *testing.T) {
-	for _, files := range []bool{false, true} {
-		withLane(t, files, pipeline.LaneOptions{MaxRecord: 10}, pipeline.Options{}, func(h *house) {
-			e := h.assign(orders)
-			h.src.Poll(orders, e, 0, 10) // all are larger
-			h.src.Poll(orders, e, 10, 11)
-			time.Sleep(5 * time.Second)
-			h.gaps(orders, 11, "[]")
-			if have, ok := h.lane.Coverage(orders); !ok || !have.Covers(sp(0, 11)) || len(h.trail.at()) != 9 {
-				t.Errorf("covered %v, reported %v", have, h.trail.at())
-			}
-			if files { // nobody waits for a file
-				cells, err := h.cuts().Cells(h.Context(), orders, checkpoint.SpanSet{})
-				empty, eerr := h.cuts().Empties(h.Context(), orders)
-				if err != nil || eerr != nil || len(cells) != 1 || !empty.Covers(cells[0]) || len(h.table.Names(orders)) != 0 {
-					t.Errorf("cells %v, %v, empty %v, %v, files %v", cells, err, empty, eerr, h.table.Names(orders))
-				}
-			}
-		})
-	}
 }
 
 // Cuts: a file's span follows without a hole and is pinned before the file is there; a span that another has cut otherwise is left.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stream-arrow/twgd/internal/faultbucket"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sinks/raw"
-	"github.com/stream-arrow/twgd/store"
 )
 
 // TestGateAsksRawAnew: a process was stopped while another took its partition over and wrote. It gets the partition back before its
@@ -14,11 +14,8 @@ import (
 func TestGateAsksRawAnew(t *testing.T) {
 	p := record.Partition{Cluster: "c", Topic: "orders", TopicID: [16]byte{1}}
 	zero := func(context.Context) (int64, error) { return 0, nil }
+	b := faultbucket.New()
 	writer := func() *raw.Store {
-		b, err := store.Open(t.Context(), "mem://"+t.Name(), store.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
 		s, err := raw.Open(t.Context(), raw.Options{Bucket: b, Stream: "s", Codec: "null"})
 		if err != nil {
 			t.Fatal(err)
@@ -34,8 +31,8 @@ func TestGateAsksRawAnew(t *testing.T) {
 	if _, err := others.Begin(t.Context(), p, zero); err != nil {
 		t.Fatal(err)
 	}
-	b := (&record.Batch{Partition: p, First: 0, Next: 10, LeaderEpoch: -1}).Weigh(nil)
-	if _, err := others.Append(t.Context(), p, []*record.Batch{b}); err != nil {
+	batch := (&record.Batch{Partition: p, First: 0, Next: 10, LeaderEpoch: -1}).Weigh(nil)
+	if _, err := others.Append(t.Context(), p, []*record.Batch{batch}); err != nil {
 		t.Fatal(err)
 	}
 	if start, err := s.gate(t.Context(), p, zero); err != nil || start.Next != 10 || !start.Stored {

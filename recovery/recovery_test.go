@@ -11,7 +11,6 @@ import (
 	"github.com/stream-arrow/twgd/internal/pipetest"
 	"github.com/stream-arrow/twgd/pipeline"
 	"github.com/stream-arrow/twgd/recovery"
-	"github.com/stream-arrow/twgd/sinks"
 )
 
 // A destination is away for an hour: intake does not notice, nobody hammers at it, and everything is there soon after. D12.
@@ -234,6 +233,33 @@ func TestHoleAcrossTheBeginOfAnAssignment(t *testing.T) {
 	}
 }
 
+// What an earlier owner may still write does not hold up what is ours for certain.
+func TestOwnHoleDoesNotWaitForAnEarlierOwner(t *testing.T) {
+	onSite(t, true, func(s *site) {
+		p := s.start(options{})
+		e := s.assign(orders)
+		time.Sleep(time.Second)
+		s.table.Fault(on("commit", away))
+		s.src.Poll(orders, e, 0, 30)
+		time.Sleep(5 * time.Second) // its cut is pinned, its file is not there
+		s.end(p)
+		s.src = pipetest.NewScript()
+		s.table.Fault(on("add", away))
+		p = s.start(options{lane: pipeline.LaneOptions{Deadline: 5 * time.Minute}})
+		e = s.assign(orders)
+		s.src.Poll(orders, e, 30, 70)
+		time.Sleep(10 * time.Second)
+		s.table.Fault(nil)
+		time.Sleep(30 * time.Second)
+		if got := fmt.Sprint(s.table.Names(orders)); got != "[[30, 50) [50, 70)]" {
+			t.Errorf("files %s", got)
+		}
+		time.Sleep(10 * time.Minute)
+		s.complete(orders, 70)
+		s.end(p)
+	})
+}
+
 // D32: a span without rows is covered, and recovery does not come back to it.
 func TestCaseD32RecoveryDoesNotComeBack(t *testing.T) {
 	for _, files := range []bool{false, true} {
@@ -305,44 +331,6 @@ func TestMemoryOfCarryIsBounded(t *testing.T) {
 		if _, _, peak := s.table.Wrong(); peak > 2<<20 {
 			t.Errorf("a load held %d bytes", peak)
 		}
-		s.end(p)
-	})
-}
-
-func TestForce(t *testing.T) {
-	onSite(t, true, func(s *site) {
-		p := s.start(options{})
-		e := s.assign(orders)
-		s.src.Poll(orders, e, 0, 30)
-		time.Sleep(5 * time.Second)
-		s.src.Poll(orders, e, 30, 60)
-		time.Sleep(5 * time.Second)
-		s.complete(orders, 60)
-		s.table.Lose(orders, sp(30, 60))
-		var steps []string
-		err := p.agent.Force(s.Context(), orders, sp(0, 1000), func(done, all int) { steps = append(steps, fmt.Sprintf("%d/%d", done, all)) })
-		if err != nil || fmt.Sprint(steps) != "[0/1 1/1]" {
-			t.Errorf("%v, %v", err, steps)
-		}
-		s.complete(orders, 60)
-		if err := p.agent.Force(s.Context(), orders, sp(60, 1000), func(int, int) {}); !errors.Is(err, recovery.ErrNothing) {
-			t.Error(err)
-		}
-		if err := p.agent.Force(s.Context(), bills, sp(0, 10), func(int, int) {}); !errors.Is(err, sinks.ErrNoChain) {
-			t.Error(err)
-		}
-		s.end(p)
-	})
-	onSite(t, false, func(s *site) {
-		p := s.start(options{})
-		e := s.assign(orders)
-		s.src.Poll(orders, e, 0, 120)
-		time.Sleep(5 * time.Second)
-		begun := s.table.Calls("begin")
-		if err := p.agent.Force(s.Context(), orders, sp(60, 110), func(int, int) {}); err != nil || s.table.Calls("begin")-begun != 2 {
-			t.Errorf("%v, %d loads", err, s.table.Calls("begin")-begun)
-		}
-		s.complete(orders, 120)
 		s.end(p)
 	})
 }

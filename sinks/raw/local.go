@@ -244,6 +244,9 @@ func (m *files) readFile(ctx context.Context, c chainID, first, next int64, span
 		if err := f(got); err != nil {
 			return err
 		}
+		if got.next >= span.To { // the next block need not be decoded to see that it lies behind
+			return nil
+		}
 	}
 	return nil
 }
