@@ -181,11 +181,11 @@ func (a *auditor) askSinks(ctx context.Context) {
 	slices.SortStableFunc(a.facts.Partitions, func(x, y PartitionFacts) int { return order(x.Partition, y.Partition) })
 }
 
-// fault notes why a sink cannot be asked.
+// fault notes why a sink cannot be asked. Damage beside raw, of its cuts say, is no absence: it does not pass with time.
 func (f *SinkFacts) fault(err error) {
 	switch {
 	case err == nil || f.Away != "" || f.Refuse != "":
-	case sinks.KindOf(err) == sinks.Blocked:
+	case sinks.KindOf(err) == sinks.Blocked, errors.Is(err, avrofile.ErrDamaged):
 		f.Refuse = reason(err)
 	default:
 		f.Away = reason(err)

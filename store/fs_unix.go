@@ -4,7 +4,6 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"syscall"
@@ -27,14 +26,18 @@ func (f osFile) TryLock() error {
 	}
 }
 
+// Linked asks the descriptor without an os.FileInfo, which would be allocated.
 func (f osFile) Linked() (bool, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return false, err
+	var st syscall.Stat_t
+	for {
+		err := syscall.Fstat(int(f.Fd()), &st)
+		runtime.KeepAlive(f.File)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return false, &os.PathError{Op: "fstat", Path: f.Name(), Err: err}
+		}
+		return st.Nlink > 0, nil
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return false, fmt.Errorf("stat %s: no link count", f.Name())
-	}
-	return st.Nlink > 0, nil
 }

@@ -533,3 +533,36 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 		t.Error(kept)
 	}
 }
+
+// A file that somebody removes while it is open takes blocks as before: they would be acknowledged and never read.
+func TestNothingIsAcknowledgedInARemovedFile(t *testing.T) {
+	for name, remove := range map[string]string{"file": "/s/*/*/*.avro", "folder": "/s"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, "file://"+dir)
+			s.begin(0)
+			s.put(0, 10)
+			found, err := filepath.Glob(dir + remove)
+			if err != nil || len(found) != 1 {
+				t.Fatal(found, err)
+			}
+			if err := os.RemoveAll(found[0]); err != nil {
+				t.Fatal(err)
+			}
+			if st, err := s.Append(t.Context(), orders, batches(orders, 10, 20)); err == nil {
+				t.Fatalf("acknowledged: %+v", st)
+			}
+			if name == "file" {
+				return
+			}
+			for range 2 {
+				if st, err := s.Append(t.Context(), orders, batches(orders, 10, 20)); err == nil {
+					t.Fatalf("acknowledged in a chain without a genesis: %+v", st)
+				}
+			}
+			if left, _ := filepath.Glob(dir + "/s/*/*/*"); len(left) != 0 {
+				t.Errorf("made anew: %v", left)
+			}
+		})
+	}
+}

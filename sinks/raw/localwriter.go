@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/stream-arrow/twgd/avrofile"
@@ -67,8 +68,12 @@ func (w *fileWriter) ready() error {
 	return nil
 }
 
-// begin makes the next file.
+// begin makes the next file. Where the genesis is gone, so is the chain: somebody has removed the folder, and what came into a
+// new one could not be read.
 func (w *fileWriter) begin() error {
+	if _, err := w.m.fs.Stat(filepath.Join(w.m.path(w.c), "_genesis")); err != nil {
+		return fmt.Errorf("the chain of %v cannot go on without its genesis: %w", w.c.partition, err)
+	}
 	nonce := chain.NewNonce()
 	begin, h, err := appendHeader(nil, w.m.codec, meta(w.m.stream, w.c.partition, w.next, nonce), nonce)
 	if err != nil {
