@@ -2,7 +2,10 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -290,7 +293,8 @@ func (l *Lane) unknown() (out []record.Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p, c := range l.mu.coverage {
-		if c.live && !c.known {
+		waits := func(ld *load) bool { return ld.key == p }
+		if !c.known && (c.live || slices.ContainsFunc(l.ready, waits)) {
 			out = append(out, p)
 		}
 	}
@@ -301,11 +305,15 @@ func (l *Lane) askCoverage(ctx context.Context, partitions []record.Partition) c
 	out := coverageOutcome{sets: map[record.Partition]checkpoint.SpanSet{}}
 	for _, p := range partitions {
 		set, err := l.askOne(ctx, p)
-		if err != nil {
+		switch {
+		case err == nil:
+			out.sets[p] = set
+		case sinks.KindOf(err) == sinks.Blocked: // perhaps of this partition alone
+			out.err = err
+		default:
 			out.err = err
 			return out
 		}
-		out.sets[p] = set
 	}
 	return out
 }
@@ -317,9 +325,27 @@ func (l *Lane) askOne(ctx context.Context, p record.Partition) (checkpoint.SpanS
 	if err != nil || l.opt.Cuts == nil {
 		return set, err
 	}
+	if err := l.ownFiles(ctx, p, set); err != nil {
+		return set, err
+	}
 	empties, err := l.opt.Cuts.Empties(ctx, p)
 	set.Union(empties)
 	return set, err
+}
+
+// ownFiles refuses a place that holds files beyond the last cut. A file is only ever written after its cut, so they are of another
+// chain of cuts: of a sink of another name, or of a raw that was elsewhere. Writing beside them would double their rows.
+func (l *Lane) ownFiles(ctx context.Context, p record.Partition, files checkpoint.SpanSet) error {
+	head, err := l.opt.Cuts.Head(ctx, p)
+	if err != nil {
+		return err
+	}
+	beyond := files.Within(checkpoint.Span{From: head, To: math.MaxInt64}).Spans()
+	if len(beyond) == 0 {
+		return nil
+	}
+	return &sinks.Error{Kind: sinks.Blocked, Reason: fmt.Sprintf("%s holds files of %v for offsets %v which this sink has not written, "+
+		"and would be doubled: give the sink another place, or its former name and raw location back", l.opt.Sink.Traits().Target, p, beyond[0])}
 }
 
 // abandon gives up everything: the context has ended.

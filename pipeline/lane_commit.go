@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/stream-arrow/twgd/checkpoint"
@@ -32,8 +33,12 @@ func (l *Lane) commitReady(ctx context.Context, now time.Time) {
 	if !l.opened || l.inflight > 0 || len(l.ready) == 0 || now.Before(l.retryAt) {
 		return
 	}
-	ld := l.ready[0]
-	l.ready = l.ready[1:]
+	i := slices.IndexFunc(l.ready, l.mayCommit)
+	if i < 0 {
+		return
+	}
+	ld := l.ready[i]
+	l.ready = slices.Delete(l.ready, i, i+1)
 	l.inflight++
 	go func() {
 		ctx, cancel := context.WithDeadline(ctx, ld.oldest.Add(l.opt.Deadline))
@@ -42,6 +47,17 @@ func (l *Lane) commitReady(ctx context.Context, now time.Time) {
 		receipt, err := l.store(ctx, ld)
 		l.results <- commitOutcome{ld, receipt, err, time.Since(begin)}
 	}()
+}
+
+// mayCommit reports whether a load may be written: a file only where the lane knows what files there are.
+func (l *Lane) mayCommit(ld *load) bool {
+	if l.opt.Cuts == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.mu.coverage[ld.key]
+	return c != nil && c.known
 }
 
 // store makes a load durable: first its cut, then the trail of what it leaves out, then its rows.

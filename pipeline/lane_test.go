@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -361,4 +362,27 @@ func TestNothingOfASinkMakesTheGateWait(t *testing.T) {
 			time.Sleep(time.Second)
 		})
 	}
+}
+
+// A file sink that finds files which its cuts do not know writes nothing: their rows would be there twice.
+func TestFilesOfAnotherChainAreNotDoubled(t *testing.T) {
+	withLane(t, true, pipeline.LaneOptions{}, pipeline.Options{}, func(h *house) {
+		h.table.Place(orders, sp(0, 100))
+		e := h.assign(orders)
+		h.src.Poll(orders, e, 0, 10)
+		time.Sleep(30 * time.Second)
+		h.stored(orders, 10)
+		if st := h.lane.Status(); st.State != "blocked" || !strings.Contains(st.Reason, "[0, 100)") {
+			t.Errorf("%+v", st)
+		}
+		if names := h.table.Names(orders); len(names) != 1 {
+			t.Errorf("files %v", names)
+		}
+		h.table.Lose(orders, sp(0, 100))
+		time.Sleep(2 * time.Minute)
+		h.src.Poll(orders, e, 10, 20)
+		time.Sleep(30 * time.Second)
+		rows(t, h.table, orders, 0, 20)
+		h.state("live")
+	})
 }

@@ -114,6 +114,20 @@ func (t *Table) Names(p record.Partition) []checkpoint.Span {
 	return slices.SortedFunc(maps.Keys(t.files[p]), func(a, b checkpoint.Span) int { return int(a.From - b.From) })
 }
 
+// Place puts a file there that nobody wrote through this table.
+func (t *Table) Place(p record.Partition, s checkpoint.Span) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.files[p] == nil {
+		t.files[p] = map[checkpoint.Span]map[int64]bool{}
+	}
+	t.files[p][s] = map[int64]bool{}
+	if t.coverage[p] == nil {
+		t.coverage[p] = &checkpoint.SpanSet{}
+	}
+	t.coverage[p].Add(s)
+}
+
 // Lose takes a file away.
 func (t *Table) Lose(p record.Partition, s checkpoint.Span) {
 	t.mu.Lock()
