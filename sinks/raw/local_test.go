@@ -516,6 +516,25 @@ func TestASecondProcessIsRefused(t *testing.T) {
 	open(t, url)
 }
 
+// Whoever comes after a removed lock believes to be alone; so the one before must not write any more.
+func TestNothingIsAppendedUnderARemovedLock(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, "file://"+dir)
+	s.Begin(t.Context(), orders, from(0))
+	if _, err := s.Append(t.Context(), orders, []*record.Batch{batch(orders, 0, 3)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "s", "lock")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), orders, []*record.Batch{batch(orders, 3, 6)}); !errors.Is(err, store.ErrLocked) {
+		t.Errorf("the error is %v", err)
+	}
+	if head, err := s.Head(t.Context(), orders); err != nil || head.Next != 3 {
+		t.Errorf("the head is %+v, %v", head, err)
+	}
+}
+
 func TestReadOnlyChangesNothing(t *testing.T) {
 	url, file := local(t, "zstd", 3)
 	content, _ := os.ReadFile(file)

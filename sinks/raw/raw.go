@@ -206,6 +206,11 @@ func (s *Store) append(ctx context.Context, c *openChain, p record.Partition, ba
 	if c.writer == nil {
 		return sinks.Stored{}, fmt.Errorf("raw: %v is not open for writing", p)
 	}
+	if s.lock != nil {
+		if err := s.lock.Holds(); err != nil {
+			return sinks.Stored{}, fmt.Errorf("the directory of stream %s: %w", s.opt.Stream, err)
+		}
+	}
 	head := *c.head.Load()
 	if batches[0].First < head.Next { // an append of an earlier assignment of our own came in between
 		return sinks.Stored{Head: head}, nil
