@@ -195,6 +195,19 @@ func (l *Lane) assigned(p record.Partition) {
 	l.nudge()
 }
 
+// Adopt says that a partition which nobody reads any more is in this process's care, so that its coverage has to be known.
+func (l *Lane) Adopt(p record.Partition) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.mu.coverage[p]; c == nil {
+		l.mu.coverage[p] = &coverage{live: true}
+		l.nudge()
+	} else if !c.live {
+		c.live = true
+		l.nudge()
+	}
+}
+
 // revoked says that a partition is somebody else's: what is open of it is written now rather than later.
 func (l *Lane) revoked(p record.Partition) {
 	l.mu.Lock()

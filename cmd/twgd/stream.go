@@ -183,9 +183,13 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 		Flush:  pipeline.Flush{Bytes: int64(f.Bytes), Records: f.Records, Age: time.Duration(f.Age)},
 		Budget: int64(s.cfg.Budget), Grace: s.grace(), Metrics: s.node.pipes, Log: s.log,
 	})
+	assigned := r.pipe.Assigned
+	if exclusive {
+		assigned = (&former{raw: r.raw, lanes: r.lanes, assigned: r.pipe.Assigned, log: s.log}).extents
+	}
 	for i, l := range r.lanes {
 		r.agents = append(r.agents, recovery.New(recovery.Options{
-			Stream: s.cfg.Name, Lane: l, Sink: r.sinks[i], Raw: r.raw, Assigned: r.pipe.Assigned, Claims: new(recovery.Local),
+			Stream: s.cfg.Name, Lane: l, Sink: r.sinks[i], Raw: r.raw, Assigned: assigned, Claims: new(recovery.Local),
 			Window: int64(s.cfg.Recovery.Window), Deadline: time.Duration(s.cfg.Sinks[i].Deadline), Exclusive: exclusive,
 			Metrics: s.node.recover, Log: s.log.With("sink", l.Name()),
 		}))
