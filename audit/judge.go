@@ -30,7 +30,7 @@ type Report struct {
 
 // Finding is one thing that keeps a report from saying that all is accounted for.
 type Finding struct {
-	Kind      string           `json:"kind"` // damage, gap, ahead, lost, missing, rows_missing, rows_extra, uncounted, sink, trail
+	Kind      string           `json:"kind"` // damage, gap, log, ahead, lost, missing, rows_missing, rows_extra, uncounted, sink, trail
 	Topic     string           `json:"topic,omitempty"`
 	Partition *int32           `json:"partition,omitempty"`
 	Sink      string           `json:"sink,omitempty"`
@@ -79,7 +79,7 @@ type RowsReport struct {
 	Rejected int64 `json:"rejected"`
 }
 
-// Judge draws the conclusions. acceptGaps lets recorded gaps pass: somebody knows of them.
+// Judge draws the conclusions. acceptGaps lets gaps pass that raw has recorded, and no others: somebody knows of them.
 func Judge(f Facts, acceptGaps bool) Report {
 	j := &judge{facts: f, acceptGaps: acceptGaps}
 	j.report = Report{Stream: f.Stream, At: f.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), Partitions: []PartitionReport{},
@@ -178,12 +178,12 @@ func (j *judge) log(f *PartitionFacts, raw checkpoint.Span) *int64 {
 	}
 	lost := checkpoint.Span{From: raw.To, To: f.Log.From}
 	switch {
-	case !lost.Empty() && j.acceptGaps:
-		j.note("%v: the gap %v is accepted: the source no longer has it", f.Partition, lost)
-	case !lost.Empty():
-		j.found(f.Partition, "gap", "", &lost, "%d offsets %v of %v are gone from the source, and raw has not got them", lost.Len(), lost, f.Partition)
+	case !lost.Empty(): // nobody has decided on it: only what is recorded can be accepted
+		j.found(f.Partition, "gap", "", &lost, "%d offsets %v of %v are gone from the source, and raw has neither got them nor recorded their loss", lost.Len(), lost, f.Partition)
 	case f.Log.To < raw.To:
-		j.note("%v: the source's log ends at %d, below raw's head %d: it is not the log that raw was filled from, or has been cut", f.Partition, f.Log.To, raw.To)
+		beyond := checkpoint.Span{From: f.Log.To, To: raw.To}
+		j.found(f.Partition, "log", "", &beyond, "the source's log of %v ends at %d, below raw's head %d: it is not the log that raw was filled from, has been cut, "+
+			"or was skipped too far; what it takes up to %d will not be read", f.Partition, f.Log.To, raw.To, raw.To)
 	}
 	return &unread
 }

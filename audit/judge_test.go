@@ -95,12 +95,21 @@ func TestJudge(t *testing.T) {
 
 func TestAcceptGaps(t *testing.T) {
 	f := whole(func(_ *Facts, p *PartitionFacts, _ *Holding) {
-		p.Chain.Gaps, p.Log = []Gap{{*at(10, 20), "retention"}}, at(130, 200)
+		p.Chain.Gaps = []Gap{{*at(10, 20), "retention"}}
 	})
 	r := Judge(f, true)
-	if r.Verdict != Accounted || len(r.Notes) != 2 {
+	if r.Verdict != Accounted || len(r.Notes) != 1 {
 		t.Errorf("%s with notes %q", inShort(r), r.Notes)
 	}
+	f.Partitions[0].Log = at(130, 200)
+	if got := inShort(Judge(f, true)); got != "unaccounted; gap [100, 130)" {
+		t.Errorf("a gap that is not recorded is accepted: %s", got)
+	}
+	f.Partitions[0].Log = at(10, 60)
+	if got := inShort(Judge(f, true)); got != "unaccounted; log [60, 100)" {
+		t.Errorf("raw behind the log's end is accepted: %s", got)
+	}
+	f.Partitions[0].Log = at(0, 100)
 	f.Partitions[0].Chain.Damage = []string{"a flip"}
 	if r := Judge(f, true); r.Verdict != Damaged {
 		t.Errorf("accepting gaps accepts damage: %s", inShort(r))
