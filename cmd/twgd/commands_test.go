@@ -263,9 +263,28 @@ func TestCaseD25HeldUntilAnOperatorDecides(t *testing.T) {
 		return code == 503 && strings.Contains(body, "retention took")
 	})
 	l.wants(exitAudit, []string{"gap: 3 offsets [3, 6)"}, "audit", "-c", file)
-	l.wants(exitDone, []string{"orders/0 goes on at 6; the gap [3, 6) is on record"}, "raw", "resume", "-c", file, "--topic", "orders", "--partition", "0", "--skip-to", "6")
+	if st := l.status(); st.State != "blocked" || !strings.Contains(st.Reason, "retention took") {
+		t.Errorf("the stream is %s, %q", st.State, st.Reason)
+	}
+	if _, body := l.get("/metrics"); !strings.Contains(body, `twg_source_held{partition="0",stream="orders",topic="orders"} 1`) {
+		t.Error("no metric says that the partition is held")
+	}
+	l.wants(exitDone, []string{"`twgd raw resume --skip-to 6` loses nothing more"}, "status", "-c", file)
+	resume := func(code int, text, to string, more ...string) {
+		t.Helper()
+		l.wants(code, []string{text}, append([]string{"raw", "resume", "-c", file, "--topic", "orders", "--partition", "0", "--skip-to", to}, more...)...)
+	}
+	resume(exitRefused, "can be read from 6; --skip-to 6 loses nothing more", "7")
+	resume(exitRefused, "--force", "50000")
+	resume(exitRefused, "never goes back", "3", "--force")
+	l.wants(exitAudit, []string{"gap: 3 offsets [3, 6)"}, "audit", "-c", file, "--accept-gaps")
+	resume(exitDone, "it is held again: retention took the offsets [4, 6)", "4")
+	resume(exitDone, "orders/0 goes on at 6; the gap [4, 6) is on record\nit is read", "6")
 	l.covered(8)
-	l.wants(exitAudit, []string{"gap: 3 offsets [3, 6)", "operator"}, "audit", "-c", file, "--rows")
+	l.wants(exitAudit, []string{"gap: 1 offsets [3, 4)", "gap: 2 offsets [4, 6)", "operator: retention took the offsets [4, 6) and on_gap is stop\n"}, "audit", "-c", file, "--rows")
+	if _, body := l.get("/metrics"); !strings.Contains(body, `twg_source_held{partition="0",stream="orders",topic="orders"} 0`) {
+		t.Error("the metric says that the partition is still held")
+	}
 	l.wants(exitDone, []string{"is accepted"}, "audit", "-c", file, "--rows", "--accept-gaps")
 }
 

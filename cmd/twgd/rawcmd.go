@@ -329,15 +329,17 @@ func rawResumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "resume -c FILE --topic T --partition P --skip-to N", Short: "Let a partition go on that is held, behind a gap",
 		Long: "Writes a gap from raw's head up to offset N and lets reading go on there. What lies between is given up for good, and the gap is on\n" +
-			"record. `twgd status` shows what is held and why.",
-		Example: "  twgd raw resume -c twgd.yaml --stream orders --topic orders --partition 3 --skip-to 50000", Args: usage(cobra.NoArgs),
+			"record. `twgd status` shows what is held and why, and names N. An N that gives up what can still be read, or what the log has not\n" +
+			"got yet, is refused (5) unless --force insists. Then it waits to see whether the partition is read.",
+		Example: "  twgd raw resume -c twgd.yaml --stream orders --topic orders --partition 3 --skip-to N   # N: the offset that `twgd status` names", Args: usage(cobra.NoArgs),
 	}
 	file, stream := configFlag(cmd), streamFlag(cmd)
 	var a resumeArgs
 	f := cmd.Flags()
 	f.StringVar(&a.Topic, "topic", "", "the topic")
 	f.Int32Var(&a.Partition, "partition", -1, "the partition")
-	f.Int64Var(&a.SkipTo, "skip-to", -1, "the offset to go on at")
+	f.Int64Var(&a.SkipTo, "skip-to", -1, "the offset to go on at: the one that status names")
+	f.BoolVar(&a.Force, "force", false, "insist on an offset behind which more is given up than what is lost")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if a.Stream = *stream; a.Topic == "" || a.Partition < 0 || a.SkipTo < 0 {
 			return fail(exitUsage, fmt.Errorf("--topic, --partition and --skip-to are needed; see `%s --help`", cmd.CommandPath()))
@@ -355,9 +357,20 @@ func rawResumeCommand() *cobra.Command {
 			return err
 		}
 		return show(cmd, r, func(to io.Writer) error {
-			_, err := fmt.Fprintf(to, "%s goes on at %d; the gap %v is on record\n", r.Partition, r.Gap.To, r.Gap)
+			_, err := fmt.Fprintf(to, "%s goes on at %d; the gap %v is on record\n%s\n", r.Partition, r.Gap.To, r.Gap, r.after())
 			return err
 		})
 	}
 	return cmd
+}
+
+// after is what came of it.
+func (r *resumeResult) after() string {
+	switch r.State {
+	case "held":
+		return "it is held again: " + r.Held
+	case "reading":
+		return "it is read"
+	}
+	return "nothing was heard of it yet; `twgd status` shows how it goes on"
 }
