@@ -154,7 +154,7 @@ func TestAuditFindsWhatIsMissing(t *testing.T) {
 		t.Fatalf("files: %q", files)
 	}
 	l.hidden(files[0], func() {
-		l.wants(exitAudit, []string{"lost: sink lake no longer holds [0, 3)", "not every record"}, "audit", "-c", file)
+		l.wants(exitAudit, []string{"lost: sink lake no longer holds [0, 3)", "twgd recover -c " + file + " --stream orders --sink lake", "not every record"}, "audit", "-c", file)
 	})
 	other, err := os.ReadFile(files[1])
 	l.must(err)

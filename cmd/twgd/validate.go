@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -150,8 +149,15 @@ func trySink(ctx context.Context, s *config.Stream, c *config.Sink) error {
 		return err
 	}
 	err = sink.Open(ctx)
-	if p, ok := c.Options.(*postgres.Config); ok && p.Create && err != nil && strings.HasPrefix(err.Error(), "table missing") {
+	if notMade(c, err) {
 		err = nil // the node makes it
 	}
 	return errors.Join(err, sink.Close())
+}
+
+// notMade reports whether a sink cannot be used for a table that the node will make at its first start.
+func notMade(c *config.Sink, err error) bool {
+	var missing *postgres.MissingTable
+	p, ok := c.Options.(*postgres.Config)
+	return ok && p.Create && errors.As(err, &missing)
 }
