@@ -127,8 +127,11 @@ func rawCatCommand() *cobra.Command {
 			"key_b64 or value_b64. Ranges that raw records as lost are named on standard error.",
 		Example: "  twgd raw cat -c twgd.yaml --topic orders --partition 0 --from 1000 --limit 10",
 	}, func(cmd *cobra.Command, s *stores, partitions []record.Partition) error {
-		if *from < 0 || *to <= *from || *limit < 0 {
-			return fail(exitUsage, fmt.Errorf("--from %d --to %d --limit %d is no range of offsets", *from, *to, *limit))
+		if err := offsets(*from, *to); err != nil {
+			return err
+		}
+		if *limit < 0 {
+			return fail(exitUsage, fmt.Errorf("--limit %d: it is a number of records, and 0 is none", *limit))
 		}
 		c := &cat{out: bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16), gaps: cmd.ErrOrStderr(), left: *limit}
 		for _, p := range partitions {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stream-arrow/twgd/config"
+	"github.com/stream-arrow/twgd/sinks"
 	"github.com/stream-arrow/twgd/sinks/postgres"
 	"github.com/stream-arrow/twgd/sources/kafka"
 	"github.com/stream-arrow/twgd/store"
@@ -118,12 +119,21 @@ func tryAll(ctx context.Context, cfg *config.Config) []connection {
 	for i, f := range tries {
 		trying.Go(func() {
 			if err := f(ctx); err != nil {
-				out[i].Error = store.Describe(err)
+				out[i].Error = inOneLine(err)
 			}
 		})
 	}
 	trying.Wait()
 	return out
+}
+
+// inOneLine says what went wrong, each cause once: a sink's reason has in it what its driver says.
+func inOneLine(err error) string {
+	var fault *sinks.Error
+	if errors.As(err, &fault) && fault.Reason != "" {
+		err = errors.New(fault.Reason)
+	}
+	return store.Describe(err)
 }
 
 func trySource(ctx context.Context, s *config.Stream) error {
