@@ -36,12 +36,15 @@ func Dial(dataDir string) (*Client, error) {
 	return &Client{http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
 }
 
+// ErrNoNode is what Dial wraps where nobody listens.
+var ErrNoNode = errors.New("no node runs")
+
 func explain(err error, dataDir string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("no node runs here: %s has no %s; start it with twgd run, or name its configuration with -c", dataDir, socketName)
+		return fmt.Errorf("%w on %s", ErrNoNode, dataDir)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no node runs here: the %s in %s is that of a process that is gone", socketName, dataDir)
+		return fmt.Errorf("%w on %s, the last one there was killed", ErrNoNode, dataDir)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the node's socket in %s may be used by the node's own user only: %w", dataDir, err)
 	}

@@ -36,7 +36,7 @@ func TestStaleSocket(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Dial(o.DataDir); err == nil || !strings.Contains(err.Error(), "a process that is gone") {
+	if _, err := Dial(o.DataDir); err == nil || !errors.Is(err, ErrNoNode) {
 		t.Errorf("got %v", err)
 	}
 	start(t, o)
@@ -70,7 +70,7 @@ func TestLongPath(t *testing.T) {
 }
 
 func TestNoNode(t *testing.T) {
-	if _, err := Dial(shortDir(t)); err == nil || !strings.Contains(err.Error(), "no node runs here") {
+	if _, err := Dial(shortDir(t)); !errors.Is(err, ErrNoNode) {
 		t.Errorf("got %v", err)
 	}
 }

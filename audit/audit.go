@@ -43,9 +43,13 @@ type Sink struct {
 	Ready    func(context.Context) error // makes the sink able to answer; nil where it always is
 }
 
+// ErrNotBegun is what a Sink's Ready wraps where the sink has never written anything, and a node will make what is missing.
+var ErrNotBegun = errors.New("the sink has not begun")
+
 // Options of an audit of one stream.
 type Options struct {
 	Stream string
+	File   string // the configuration, for commands that the report names
 	Raw    Raw
 	Bucket store.Bucket // raw's: the trail, the copies and the marks lie there
 	Broker Broker
@@ -91,7 +95,7 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 		o.Window = 100_000
 	}
 	a := &auditor{Options: o}
-	a.facts = Facts{Stream: o.Stream, At: o.Now()}
+	a.facts = Facts{Stream: o.Stream, File: o.File, At: o.Now()}
 	if err := a.listRaw(ctx); err != nil {
 		return a.facts, err
 	}
@@ -185,6 +189,8 @@ func (a *auditor) askSinks(ctx context.Context) {
 func (f *SinkFacts) fault(err error) {
 	switch {
 	case err == nil || f.Away != "" || f.Refuse != "":
+	case errors.Is(err, ErrNotBegun):
+		f.Fresh = reason(err)
 	case sinks.KindOf(err) == sinks.Blocked, errors.Is(err, avrofile.ErrDamaged):
 		f.Refuse = reason(err)
 	default:
@@ -206,7 +212,7 @@ func (a *auditor) holdings(ctx context.Context, f *PartitionFacts) error {
 	for i := range a.Sinks {
 		s, h := &a.facts.Sinks[i], &f.Sinks[i]
 		h.Young, h.Copies = Never, a.copies[i][f.Partition]
-		if s.Away == "" && s.Refuse == "" {
+		if s.Away == "" && s.Refuse == "" && s.Fresh == "" {
 			set, err := a.covered(ctx, &a.Sinks[i], f)
 			h.Coverage = set
 			s.fault(err)

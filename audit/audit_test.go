@@ -197,6 +197,18 @@ func TestAuditAsksTheCopies(t *testing.T) {
 	})
 }
 
+func TestAuditOfASinkThatHasNotBegun(t *testing.T) {
+	both(t, func(w *world) {
+		w.sink.coverage = set(0, 100) // is not asked
+		fresh := func(o *Options) {
+			o.Sinks[0].Ready = func(context.Context) error { return fmt.Errorf("%w: table missing", ErrNotBegun) }
+			o.Sinks[0].Deadline = 24 * time.Hour
+			o.Rows = true
+		}
+		w.wants("all is pending", fresh, "accounted")
+	})
+}
+
 func TestAuditFindsDamage(t *testing.T) {
 	both(t, func(w *world) {
 		w.wants("whole", nil, "accounted")

@@ -22,6 +22,7 @@ import (
 // Facts are all that is known of one stream.
 type Facts struct {
 	Stream     string
+	File       string // the configuration, for commands that the report names; empty: FILE
 	At         time.Time
 	Broker     string // why the source could not be asked; empty where it answered
 	Trail      string // why the trail could not be read; empty where it could
@@ -34,6 +35,7 @@ type Facts struct {
 type SinkFacts struct {
 	Name   string
 	Away   string // why the sink does not answer: its coverage is that of the copies then
+	Fresh  string // what it lacks because it has never written anything: it covers nothing
 	Refuse string // the sink answers, and cannot be used: a table is missing, access is denied
 	Copies string // why the copies beside raw cannot be read; they can only lag, so that this is no fault of the data
 }

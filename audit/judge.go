@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 
@@ -30,7 +31,7 @@ type Report struct {
 
 // Finding is one thing that keeps a report from saying that all is accounted for.
 type Finding struct {
-	Kind      string           `json:"kind"` // damage, gap, ahead, lost, missing, rows_missing, rows_extra, uncounted, sink, trail
+	Kind      string           `json:"kind"` // damage, gap, log, ahead, lost, missing, rows_missing, rows_extra, uncounted, sink, trail
 	Topic     string           `json:"topic,omitempty"`
 	Partition *int32           `json:"partition,omitempty"`
 	Sink      string           `json:"sink,omitempty"`
@@ -79,7 +80,7 @@ type RowsReport struct {
 	Rejected int64 `json:"rejected"`
 }
 
-// Judge draws the conclusions. acceptGaps lets recorded gaps pass: somebody knows of them.
+// Judge draws the conclusions. acceptGaps lets gaps pass that raw has recorded, and no others: somebody knows of them.
 func Judge(f Facts, acceptGaps bool) Report {
 	j := &judge{facts: f, acceptGaps: acceptGaps}
 	j.report = Report{Stream: f.Stream, At: f.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), Partitions: []PartitionReport{},
@@ -112,6 +113,9 @@ func (j *judge) whole() {
 	for _, s := range j.facts.Sinks {
 		if s.Away != "" {
 			j.note("sink %s does not answer, its coverage is that of the copies beside raw: %s", s.Name, s.Away)
+		}
+		if s.Fresh != "" {
+			j.note("sink %s has not begun, the node makes what it needs: %s", s.Name, s.Fresh)
 		}
 		if s.Copies != "" {
 			j.note("the copies of what sink %s covers cannot be read: %s", s.Name, s.Copies)
@@ -178,12 +182,12 @@ func (j *judge) log(f *PartitionFacts, raw checkpoint.Span) *int64 {
 	}
 	lost := checkpoint.Span{From: raw.To, To: f.Log.From}
 	switch {
-	case !lost.Empty() && j.acceptGaps:
-		j.note("%v: the gap %v is accepted: the source no longer has it", f.Partition, lost)
-	case !lost.Empty():
-		j.found(f.Partition, "gap", "", &lost, "%d offsets %v of %v are gone from the source, and raw has not got them", lost.Len(), lost, f.Partition)
+	case !lost.Empty(): // nobody has decided on it: only what is recorded can be accepted
+		j.found(f.Partition, "gap", "", &lost, "%d offsets %v of %v are gone from the source, and raw has neither got them nor recorded their loss", lost.Len(), lost, f.Partition)
 	case f.Log.To < raw.To:
-		j.note("%v: the source's log ends at %d, below raw's head %d: it is not the log that raw was filled from, or has been cut", f.Partition, f.Log.To, raw.To)
+		beyond := checkpoint.Span{From: f.Log.To, To: raw.To}
+		j.found(f.Partition, "log", "", &beyond, "the source's log of %v ends at %d, below raw's head %d: it is not the log that raw was filled from, has been cut, "+
+			"or was skipped too far; what it takes up to %d will not be read", f.Partition, f.Log.To, raw.To, raw.To)
 	}
 	return &unread
 }
@@ -218,9 +222,8 @@ func (j *judge) missing(p record.Partition, s SinkFacts, h *Holding, missing []c
 		lost := h.Copies.Within(m)
 		for _, l := range lost.Spans() {
 			out.unaccounted(l)
-			j.found(p, "lost", s.Name, &l, "sink %s no longer holds %v of %v, which it held before; this writes it again:\n"+
-				"  twgd recover -c FILE --stream %s --sink %s --topic %s --partition %d --from %d --to %d",
-				s.Name, l, p, j.facts.Stream, s.Name, p.Topic, p.Number, l.From, l.To)
+			j.found(p, "lost", s.Name, &l, "sink %s no longer holds %v of %v, which it held before; with the node running this writes it again:\n%s",
+				s.Name, l, p, j.remedy(p, s.Name, l))
 		}
 		for _, n := range lost.Missing(m) {
 			old := checkpoint.Span{From: n.From, To: min(n.To, h.Young)}
@@ -231,6 +234,12 @@ func (j *judge) missing(p record.Partition, s SinkFacts, h *Holding, missing []c
 			}
 		}
 	}
+}
+
+// remedy is the command that replays a span into a sink, ready to paste.
+func (j *judge) remedy(p record.Partition, sink string, s checkpoint.Span) string {
+	return fmt.Sprintf("  twgd recover -c %s --stream %s --sink %s --topic %s --partition %d --from %d --to %d",
+		cmp.Or(j.facts.File, "FILE"), j.facts.Stream, sink, p.Topic, p.Number, s.From, s.To)
 }
 
 func (s *SinkReport) unaccounted(m checkpoint.Span) {
@@ -251,8 +260,8 @@ func (j *judge) rows(p record.Partition, s SinkFacts, h *Holding, out *SinkRepor
 	for _, r := range h.Rows {
 		out.Rows.Rows, out.Rows.Records, out.Rows.Rejected = out.Rows.Rows+r.Rows, out.Rows.Records+r.Records, out.Rows.Rejected+r.Rejected
 		if n := r.missing(); n > 0 {
-			j.found(p, "rows_missing", s.Name, &r.Span, "sink %s has %d rows too few in %v of %v: %d, where raw has %d records of which %d were left out",
-				s.Name, n, r.Span, p, r.Rows, r.Records, r.Rejected)
+			j.found(p, "rows_missing", s.Name, &r.Span, "sink %s has %d rows too few in %v of %v: %d, where raw has %d records of which %d were left out; "+
+				"with the node running this writes those again that a table has lost:\n%s", s.Name, n, r.Span, p, r.Rows, r.Records, r.Rejected, j.remedy(p, s.Name, r.Span))
 		}
 		if n := r.extra(); n > 0 {
 			j.found(p, "rows_extra", s.Name, &r.Span, "sink %s has %d rows too many in %v of %v: %d, where raw has %d records", s.Name, n, r.Span, p, r.Rows, r.Records)

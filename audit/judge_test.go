@@ -81,6 +81,12 @@ func TestJudge(t *testing.T) {
 
 	f("a sink that is away", func(f *Facts, _ *PartitionFacts, _ *Holding) { f.Sinks[0].Away = "no route" }, "accounted")
 	f("a sink whose table is missing", func(f *Facts, _ *PartitionFacts, _ *Holding) { f.Sinks[0].Refuse = "table missing" }, "unaccounted; sink")
+	f("a sink that has not begun", func(f *Facts, p *PartitionFacts, h *Holding) {
+		f.Sinks[0].Fresh, *p.Chain, h.Coverage, h.Copies = "table missing", Chain{}, set(), set()
+	}, "accounted")
+	f("a sink that has not begun, and raw is old", func(f *Facts, _ *PartitionFacts, h *Holding) {
+		f.Sinks[0].Fresh, h.Coverage, h.Copies = "table missing", set(), set()
+	}, "unaccounted; missing [0, 100)")
 	f("a trail that cannot be read", func(f *Facts, _ *PartitionFacts, _ *Holding) { f.Trail = "away" }, "unaccounted; trail")
 
 	rows := func(records, rejected, rows int64) func(*Facts, *PartitionFacts, *Holding) {
@@ -95,12 +101,21 @@ func TestJudge(t *testing.T) {
 
 func TestAcceptGaps(t *testing.T) {
 	f := whole(func(_ *Facts, p *PartitionFacts, _ *Holding) {
-		p.Chain.Gaps, p.Log = []Gap{{*at(10, 20), "retention"}}, at(130, 200)
+		p.Chain.Gaps = []Gap{{*at(10, 20), "retention"}}
 	})
 	r := Judge(f, true)
-	if r.Verdict != Accounted || len(r.Notes) != 2 {
+	if r.Verdict != Accounted || len(r.Notes) != 1 {
 		t.Errorf("%s with notes %q", inShort(r), r.Notes)
 	}
+	f.Partitions[0].Log = at(130, 200)
+	if got := inShort(Judge(f, true)); got != "unaccounted; gap [100, 130)" {
+		t.Errorf("a gap that is not recorded is accepted: %s", got)
+	}
+	f.Partitions[0].Log = at(10, 60)
+	if got := inShort(Judge(f, true)); got != "unaccounted; log [60, 100)" {
+		t.Errorf("raw behind the log's end is accepted: %s", got)
+	}
+	f.Partitions[0].Log = at(0, 100)
 	f.Partitions[0].Chain.Damage = []string{"a flip"}
 	if r := Judge(f, true); r.Verdict != Damaged {
 		t.Errorf("accepting gaps accepts damage: %s", inShort(r))
@@ -127,12 +142,12 @@ func TestText(t *testing.T) {
 	var b strings.Builder
 	r := Judge(whole(func(_ *Facts, _ *PartitionFacts, h *Holding) {
 		h.Coverage = set(0, 40, 60, 100)
-		h.Rows = []Rows{{*at(0, 40), 40, 1, 39}}
+		h.Rows = []Rows{{*at(0, 40), 40, 1, 38}}
 	}), false)
 	if err := r.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"NOT everything", "orders/0", "[0, 100)", "39 of 39", "--stream orders --sink lake --topic orders --partition 0 --from 40 --to 60"} {
+	for _, want := range []string{"NOT everything", "orders/0", "[0, 100)", "38 of 39", "twgd recover -c FILE --stream orders --sink lake --topic orders --partition 0 --from 0 --to 40", "--stream orders --sink lake --topic orders --partition 0 --from 40 --to 60"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the text has no %q:\n%s", want, b.String())
 		}

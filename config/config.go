@@ -49,7 +49,7 @@ type Log struct {
 
 // Cluster is accepted where it says that there is none.
 type Cluster struct {
-	Size int `yaml:"size" default:"0" doc:"How many nodes vote; 0 is a node for itself."`
+	Size int `yaml:"size" default:"0" doc:"Reserved, must be 0: a node for itself."`
 }
 
 // Stream moves records from one source into raw, and from there into sinks.

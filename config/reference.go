@@ -5,8 +5,6 @@ import (
 	"strings"
 )
 
-//go:generate go test -run ^TestReferenceIsCurrent$ -update .
-
 // Reference is the documentation of every key, in Markdown.
 func Reference(parts Parts) []byte {
 	var b strings.Builder
@@ -21,7 +19,7 @@ func Reference(parts Parts) []byte {
 
 const preface = `# Configuration
 
-<!-- Made from the option structs by go generate ./config; do not edit. -->
+<!-- Made from the option structs by go generate ./cmd/twgd; do not edit. -->
 
 A node reads one YAML 1.2 file: ` + "`twgd run -c twgd.yaml`" + `. ` + "`twgd validate -c twgd.yaml`" + ` lists every mistake at once, each with its
 line, column and key. ` + "`twgd config show`" + ` prints the effective configuration with secrets hidden, ` + "`twgd config schema`" + ` a JSON

@@ -168,17 +168,6 @@ func below(v any, keys ...string) any {
 	return nil
 }
 
-// TestReferenceIsCurrent holds docs/configuration.md.
-func TestReferenceIsCurrent(t *testing.T) {
-	file := "../docs/configuration.md"
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	compare(t, file, string(Reference(testParts())))
-}
-
 func TestExample(t *testing.T) { compare(t, "testdata/example.golden", string(Example(testParts()))) }
 
 // TestShowLoads shows a configuration with everything in it, loads what is shown and shows it again.

@@ -160,21 +160,37 @@ func (c *controller) handle(ev sources.Event, now time.Time) {
 			}
 		}
 	case sources.Notice:
-		c.opt.Log.Warn(ev.Text, "event", ev.Kind, "partition", ev.Partition.String())
-		c.opt.Metrics.notice(c.opt.Stream, ev.Kind)
+		c.notice(ev)
 	}
 }
 
 func (c *controller) hold(ev sources.Held) {
-	if ev.Reason == "" {
-		delete(c.held, ev.Partition)
-		c.opt.Log.Info("a partition is read again", "partition", ev.Partition.String())
-		return
+	what, log := "a partition", c.opt.Log.With("partition", ev.Partition.String())
+	if ev.Partition.Topic == "" {
+		what, log = "the stream", c.opt.Log
 	}
-	if c.held[ev.Partition] != ev.Reason {
-		c.opt.Log.Error("a partition is held and not read", "partition", ev.Partition.String(), "reason", ev.Reason)
+	was := c.held[ev.Partition]
+	switch {
+	case ev.Reason == "":
+		delete(c.held, ev.Partition)
+		if was != "" {
+			log.Info(what + " is read again")
+		}
+		return
+	case ev.Reason != was:
+		log.Error(what+" is held and not read", "reason", ev.Reason)
 	}
 	c.held[ev.Partition] = ev.Reason
+}
+
+// notice logs an event; one that is of no partition names none.
+func (c *controller) notice(ev sources.Notice) {
+	log := c.opt.Log
+	if ev.Partition.Topic != "" {
+		log = log.With("partition", ev.Partition.String())
+	}
+	log.Warn(ev.Text, "event", ev.Kind)
+	c.opt.Metrics.notice(c.opt.Stream, ev.Kind)
 }
 
 // step begins whatever is due.

@@ -149,9 +149,12 @@ func (r commitOutcome) apply(l *Lane, now time.Time) {
 		l.discard(r.load)
 	default:
 		l.fail(r.err, now)
-		if late || l.isDraining() {
-			l.giveUp(r.load, "the deadline has passed")
-		} else {
+		switch {
+		case late:
+			l.giveUp(r.load, tooLate)
+		case l.isDraining():
+			l.giveUp(r.load, ending)
+		default:
 			l.ready = append([]*load{r.load}, l.ready...)
 		}
 	}

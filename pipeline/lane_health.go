@@ -7,22 +7,32 @@ import (
 	"github.com/stream-arrow/twgd/sinks"
 )
 
+// Why a load is left to recovery.
+const (
+	tooLate = "the deadline has passed"
+	ending  = "the process ends, and the sink does not take it"
+)
+
 // expire gives up what is older than the deadline and not under way.
 func (l *Lane) expire(now time.Time) {
 	l.mu.Lock()
 	hopeless := l.mu.draining && l.mu.health.state != "live" // the process ends, and the destination is away
 	l.mu.Unlock()
+	why := tooLate
+	if hopeless {
+		why = ending
+	}
 	old := func(stored time.Time) bool { return hopeless || !now.Before(stored.Add(l.opt.Deadline)) }
 	for _, ld := range l.loads {
 		if old(ld.oldest) {
 			delete(l.loads, ld.key)
-			l.giveUp(ld, "the deadline has passed")
+			l.giveUp(ld, why)
 		}
 	}
 	kept := l.ready[:0]
 	for _, ld := range l.ready {
 		if old(ld.oldest) {
-			l.giveUp(ld, "the deadline has passed")
+			l.giveUp(ld, why)
 		} else {
 			kept = append(kept, ld)
 		}

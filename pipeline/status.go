@@ -12,6 +12,7 @@ import (
 type Status struct {
 	State      string // starting, running, paused, blocked, stopped
 	Reason     string // why it is not running
+	Held       string // why the source as a whole is not read
 	Partitions []PartitionStatus
 	InFlight   int64 // bytes of the budget that are taken
 	Stalled    time.Duration
@@ -62,6 +63,9 @@ func (c *controller) status(now time.Time) Status {
 	for id, reason := range c.held {
 		if c.parts[id] == nil { // the source as a whole, or a partition that is held before it is assigned
 			st.State, st.Reason = "blocked", reason
+		}
+		if id.Topic == "" {
+			st.Held = reason
 		}
 	}
 	sort.Slice(st.Partitions, func(i, j int) bool { return st.Partitions[i].Partition.Less(st.Partitions[j].Partition) })

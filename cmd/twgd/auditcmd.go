@@ -45,6 +45,7 @@ func auditCommand() *cobra.Command {
 		p := newProgress(cmd)
 		reports := []audit.Report{}
 		for _, s := range streams {
+			o.File = *file
 			o.Progress = func(what string) { p.tell(s.Name + ": " + what) }
 			r, err := auditStream(cmd.Context(), s, o)
 			if err != nil {
@@ -108,7 +109,13 @@ func auditStream(ctx context.Context, s *config.Stream, o audit.Options) (_ audi
 		if sink.Traits().Cuts {
 			k.Cuts = cuts.New(cuts.Options{Bucket: st.bucket, Stream: s.Name, Sink: c.Name, Cell: int64(s.Recovery.Window), Genesis: genesisOf(st.raw)})
 		} else {
-			k.Ready = sink.Open
+			k.Ready = func(ctx context.Context) error {
+				err := sink.Open(ctx)
+				if notMade(c, err) {
+					return fmt.Errorf("%w: %w", audit.ErrNotBegun, err)
+				}
+				return err
+			}
 		}
 		o.Sinks = append(o.Sinks, k)
 	}

@@ -21,18 +21,25 @@ func TestUsage(t *testing.T) {
 	f := func(code int, text string, args ...string) { t.Helper(); l.wants(code, []string{text}, args...) }
 	f(exitUsage, `did you mean audit?`, "audti")
 	f(exitUsage, `no command "nonsense"`, "nonsense")
-	f(exitUsage, "needs one of ls, cat, verify, resume", "raw")
+	f(exitDone, "twgd raw ls -c twgd.yaml", "raw")
+	f(exitUsage, "there is no command `twgd raw dog`; there is ls, cat, verify, resume", "raw", "dog")
+	f(exitDone, "twgd version dev", "--version")
+	f(exitDone, "\n  \"commit\": ", "version", "-o", "json")
 	f(exitUsage, "see `twgd audit --help`", "audit", "--rwos")
 	f(exitUsage, "text or json", "version", "-o", "xml")
 	f(exitUsage, "no configuration file", "audit")
-	f(exitUsage, "no such file", "audit", "-c", filepath.Join(l.dir, "none.yaml"))
+	f(exitUsage, "no such file or directory; `twgd config example` prints one", "audit", "-c", filepath.Join(l.dir, "none.yaml"))
 	f(exitUsage, `no stream "other"`, "audit", "-c", file, "--stream", "other")
 	f(exitUsage, "--skip-to are needed", "raw", "resume", "-c", file, "--topic", "orders")
-	f(exitUsage, "is no range", "recover", "-c", file, "--sink", "lake")
+	f(exitUsage, "--sink goes with --from", "recover", "-c", file, "--sink", "lake", "--to", "3")
+	f(exitUsage, "--to 5 does not lie above --from 10", "recover", "-c", file, "--sink", "lake", "--from", "10", "--to", "5")
+	f(exitUsage, "never negative", "recover", "-c", file, "--sink", "lake", "--from", "-1", "--to", "5")
 	f(exitUsage, "goes with --sink", "recover", "-c", file, "--from", "3")
-	f(exitUsage, `no sink "db"`, "quarantine", "ls", "-c", file, "--sink", "db")
+	f(exitUsage, `no sink "db"; it has ["lake"]`, "quarantine", "ls", "-c", file, "--sink", "db")
+	f(exitUsage, "--since 7x: ", "quarantine", "ls", "-c", file, "--since", "7x")
+	f(exitFailed, "nothing was stored yet", "quarantine", "ls", "-c", file, "--since", "7d")
 	f(exitFailed, "nothing was stored yet", "audit", "-c", file)
-	f(exitFailed, "`twgd run -c "+file+"` starts it", "status", "-c", file)
+	f(exitFailed, "twgd: no node runs on "+l.dir+"/one; start one: `twgd run -c "+file+"`\n", "status", "-c", file)
 	f(exitDone, "twgd audit -c twgd.yaml", "audit", "--help")
 	f(exitDone, "sources: [kafka]", "version")
 }
@@ -97,15 +104,20 @@ func TestARunningNode(t *testing.T) {
 	l.wants(exitDone, []string{"stream orders: running", "orders/0", "lake"}, "status", "-c", file)
 	l.wants(exitDone, []string{"orders  lake  0"}, "recover", "-c", file)
 	l.wants(exitDone, []string{"nothing to replay"}, "recover", "-c", file, "--sink", "lake", "--from", "0", "--to", "3")
-	l.wants(exitUsage, []string{`no sink "db"`}, "recover", "-c", file, "--sink", "db", "--to", "3")
+	l.wants(exitUsage, []string{`no sink "db"`}, "recover", "-c", file, "--sink", "db", "--from", "0", "--to", "3")
 	l.wants(exitUsage, []string{"does not read orders/7"}, "raw", "resume", "-c", file, "--topic", "orders", "--partition", "7", "--skip-to", "9")
 	l.wants(exitRefused, []string{"orders/0 is not held"}, "raw", "resume", "-c", file, "--topic", "orders", "--partition", "0", "--skip-to", "9")
 	l.wants(exitDone, []string{"accounted for"}, "audit", "-c", file, "--rows")
 
+	busy := filepath.Join(l.dir, "busy.yaml")
+	text, err := os.ReadFile(l.config("three", "", ""))
+	l.must(err)
+	l.must(os.WriteFile(busy, bytes.Replace(text, []byte("127.0.0.1:0"), []byte(l.node.server.Address()), 1), 0o644))
+	l.wants(exitFailed, []string{"address already in use; set node.http to another address"}, "run", "-c", busy)
 	l.wants(exitRefused, []string{"belongs to one process", "pid"}, "run", "-c", file)
 	l.wants(exitRefused, []string{"stream orders is refused", "is locked by another process"}, "run", "-c", l.config("two", "", ""))
 	stop()
-	l.wants(exitFailed, []string{"no node runs here"}, "status", "-c", file)
+	l.wants(exitFailed, []string{"no node runs on "}, "status", "-c", file)
 }
 
 // A file that is gone is written again by recover, with the same rows.
@@ -119,7 +131,7 @@ func TestRecoverALostFile(t *testing.T) {
 	was, err := os.ReadFile(lost)
 	l.must(err)
 	l.must(os.Remove(lost))
-	l.wants(exitDone, []string{"replayed 1 windows of 1 partitions"}, "recover", "-c", file, "--sink", "lake", "--from", "0", "--to", "1")
+	l.wants(exitDone, []string{"replayed 1 window of 1 partition\n"}, "recover", "-c", file, "--sink", "lake", "--from", "0", "--to", "1")
 	got, err := os.ReadFile(lost)
 	l.must(err)
 	if len(got) != len(was) {
@@ -154,7 +166,7 @@ func TestAuditFindsWhatIsMissing(t *testing.T) {
 		t.Fatalf("files: %q", files)
 	}
 	l.hidden(files[0], func() {
-		l.wants(exitAudit, []string{"lost: sink lake no longer holds [0, 3)", "not every record"}, "audit", "-c", file)
+		l.wants(exitAudit, []string{"lost: sink lake no longer holds [0, 3)", "twgd recover -c " + file + " --stream orders --sink lake", "not every record"}, "audit", "-c", file)
 	})
 	other, err := os.ReadFile(files[1])
 	l.must(err)
@@ -263,9 +275,28 @@ func TestCaseD25HeldUntilAnOperatorDecides(t *testing.T) {
 		return code == 503 && strings.Contains(body, "retention took")
 	})
 	l.wants(exitAudit, []string{"gap: 3 offsets [3, 6)"}, "audit", "-c", file)
-	l.wants(exitDone, []string{"orders/0 goes on at 6; the gap [3, 6) is on record"}, "raw", "resume", "-c", file, "--topic", "orders", "--partition", "0", "--skip-to", "6")
+	if st := l.status(); st.State != "blocked" || !strings.Contains(st.Reason, "retention took") {
+		t.Errorf("the stream is %s, %q", st.State, st.Reason)
+	}
+	if _, body := l.get("/metrics"); !strings.Contains(body, `twg_source_held{partition="0",stream="orders",topic="orders"} 1`) {
+		t.Error("no metric says that the partition is held")
+	}
+	l.wants(exitDone, []string{"  orders/0 is held: retention took", "`twgd raw resume --skip-to 6` loses nothing more\n  sink "}, "status", "-c", file)
+	resume := func(code int, text, to string, more ...string) {
+		t.Helper()
+		l.wants(code, []string{text}, append([]string{"raw", "resume", "-c", file, "--topic", "orders", "--partition", "0", "--skip-to", to}, more...)...)
+	}
+	resume(exitRefused, "can be read from 6; --skip-to 6 loses nothing more", "7")
+	resume(exitRefused, "--force", "50000")
+	resume(exitRefused, "never goes back", "3", "--force")
+	l.wants(exitAudit, []string{"gap: 3 offsets [3, 6)"}, "audit", "-c", file, "--accept-gaps")
+	resume(exitDone, "it is held again: retention took the offsets [4, 6)", "4")
+	resume(exitDone, "orders/0 goes on at 6; the gap [4, 6) is on record\nit is read", "6")
 	l.covered(8)
-	l.wants(exitAudit, []string{"gap: 3 offsets [3, 6)", "operator"}, "audit", "-c", file, "--rows")
+	l.wants(exitAudit, []string{"gap: 1 offsets [3, 4)", "gap: 2 offsets [4, 6)", "operator: retention took the offsets [4, 6) and on_gap is stop\n"}, "audit", "-c", file, "--rows")
+	if _, body := l.get("/metrics"); !strings.Contains(body, `twg_source_held{partition="0",stream="orders",topic="orders"} 0`) {
+		t.Error("the metric says that the partition is still held")
+	}
 	l.wants(exitDone, []string{"is accepted"}, "audit", "-c", file, "--rows", "--accept-gaps")
 }
 

@@ -98,7 +98,7 @@ func report(to io.Writer, err error) int {
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "twgd",
+		Use: "twgd", Version: fmt.Sprintf("%s (%s)", version, commit),
 		Short: "Move Kafka topics into a durable raw store, and from there into Parquet and Postgres; lose nothing, and prove it",
 		Long: "twgd takes records from Kafka into a durable raw store first, tells Kafka so only then, and fills Parquet files and Postgres\n" +
 			"tables from there. A sink that is down, slow or refuses a record holds up nothing else and is filled later.",
@@ -130,15 +130,18 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// group is a command that only holds others. Called without one of them it says so, as a mistake.
+// group is a command that only holds others. Called without one of them it shows its help; another word is a mistake.
 func group(use, short, example string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: usage(cobra.NoArgs)}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: cobra.ArbitraryArgs}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
 		var names []string
 		for _, c := range commands {
 			names = append(names, c.Name())
 		}
-		return fail(exitUsage, fmt.Errorf("`%s` needs one of %s; see `%s --help`", cmd.CommandPath(), strings.Join(names, ", "), cmd.CommandPath()))
+		return fail(exitUsage, fmt.Errorf("there is no command `%s %s`; there is %s; see `%s --help`", cmd.CommandPath(), args[0], strings.Join(names, ", "), cmd.CommandPath()))
 	}
 	cmd.AddCommand(commands...)
 	return cmd

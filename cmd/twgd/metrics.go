@@ -21,6 +21,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descLag      = describe("source_lag_records", "Offsets between raw's end and the end of the source's log.", "topic", "partition")
 	descLagTime  = describe("source_lag_seconds", "How long the source has had records that raw has not, as precise as this is asked; 0 where raw has all.", "topic", "partition")
+	descHeld     = describe("source_held", "1 while a partition is not read until an operator or the source changes something; with empty topic and partition, the stream as a whole.", "topic", "partition")
 	descBudget   = describe("flow_budget_bytes", "Bytes of the budget that are taken.")
 	descQueue    = describe("lane_queue_bytes", "Bytes that a lane holds, open loads included.", "sink")
 	descBacklog  = describe("recovery_backlog_bytes", "Compressed bytes in raw that a sink misses: its backlog in records times the mean of what this process has stored.", "sink")
@@ -31,7 +32,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLag, descLagTime, descBudget, descQueue, descBacklog, descRejected, descShed, descDrops} {
+	for _, d := range []*prometheus.Desc{descLag, descLagTime, descHeld, descBudget, descQueue, descBacklog, descRejected, descShed, descDrops} {
 		to <- d
 	}
 }
@@ -52,12 +53,15 @@ func (g *gauges) collect(s *stream, r *rooms, to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, kind, v, append([]string{s.cfg.Name}, labels...)...)
 	}
 	st := s.ask(r)
+	_, _, held, _ := s.look()
 	send(descBudget, prometheus.GaugeValue, float64(st.InFlight))
+	send(descHeld, prometheus.GaugeValue, one01(st.Held != "" || held != ""), "", "")
 	for _, p := range st.Partitions {
+		labels := []string{p.Partition.Topic, strconv.Itoa(int(p.Partition.Number))}
+		send(descHeld, prometheus.GaugeValue, one01(p.Held != ""), labels...)
 		if p.End < 0 {
 			continue
 		}
-		labels := []string{p.Partition.Topic, strconv.Itoa(int(p.Partition.Number))}
 		since := g.lags.see(sinkPartition{s.cfg.Name, p.Partition}, p.RawNext, p.End, time.Now())
 		send(descLag, prometheus.GaugeValue, float64(max(0, p.End-p.RawNext)), labels...)
 		send(descLagTime, prometheus.GaugeValue, since.Seconds(), labels...)
@@ -70,6 +74,13 @@ func (g *gauges) collect(s *stream, r *rooms, to chan<- prometheus.Metric) {
 		}
 	}
 	collectRejects(r.rejects, send)
+}
+
+func one01(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func collectRejects(r *rejects, send func(*prometheus.Desc, prometheus.ValueType, float64, ...string)) {

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,6 +63,9 @@ func newNode(cfg *config.Config, log *slog.Logger) (_ *node, err error) {
 		Address: string(cfg.Node.HTTP), DataDir: cfg.Node.DataDir, Live: n.live, Ready: n.ready, Status: func() any { return n.status() },
 		Metrics: promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{}), Commands: n.commands(), Grace: 2 * time.Second, Log: log,
 	})
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w; set node.http to another address", err)
+	}
 	if err != nil {
 		return nil, errors.Join(err, n.lock.Unlock())
 	}

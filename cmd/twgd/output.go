@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,17 @@ import (
 	"github.com/stream-arrow/twgd/admin"
 	"github.com/stream-arrow/twgd/config"
 )
+
+// offsets checks the range that --from and --to name.
+func offsets(from, to int64) error {
+	switch {
+	case from < 0 || to < 0:
+		return fail(exitUsage, fmt.Errorf("--from %d --to %d: offsets are never negative", from, to))
+	case to <= from:
+		return fail(exitUsage, fmt.Errorf("--to %d does not lie above --from %d: the range begins at --from and ends in front of --to", to, from))
+	}
+	return nil
+}
 
 // asJSON reports whether the output is for machines.
 func asJSON(cmd *cobra.Command) bool {
@@ -121,8 +133,11 @@ func dial(file string) (*admin.Client, *config.Config, error) {
 		return nil, nil, err
 	}
 	c, err := admin.Dial(cfg.Node.DataDir)
+	if errors.Is(err, admin.ErrNoNode) {
+		return nil, nil, fmt.Errorf("%w; start one: `twgd run -c %s`", err, file)
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w; `twgd run -c %s` starts it", err, file)
+		return nil, nil, err
 	}
 	return c, cfg, nil
 }

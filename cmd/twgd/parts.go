@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -37,6 +39,9 @@ func loadConfig(path string) (*config.Config, error) {
 		return nil, fail(exitUsage, fmt.Errorf("no configuration file: give one with -c FILE, or print one with `twgd config example`"))
 	}
 	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fail(exitUsage, fmt.Errorf("reading the configuration: %w; `twgd config example` prints one", err))
+	}
 	if err != nil {
 		return nil, fail(exitUsage, fmt.Errorf("reading the configuration: %w", err))
 	}

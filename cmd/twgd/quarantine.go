@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/stream-arrow/twgd/config"
 	"github.com/stream-arrow/twgd/pipeline/quarantine"
 	"github.com/stream-arrow/twgd/store"
+	"github.com/stream-arrow/twgd/unit"
 )
 
 func quarantineCommand() *cobra.Command {
@@ -26,7 +28,7 @@ func rejected(cmd *cobra.Command, f func(cmd *cobra.Command, b store.Bucket, fil
 	cmd.Args = usage(cobra.NoArgs)
 	file, stream := configFlag(cmd), streamFlag(cmd)
 	sink := cmd.Flags().String("sink", "", "this sink only")
-	since := cmd.Flags().Duration("since", 0, "only files that were closed within this time, such as 24h")
+	since := cmd.Flags().String("since", "0", "only files that were closed within this time, such as 24h or 7d")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		cfg, err := loadConfig(*file)
 		if err != nil {
@@ -36,9 +38,13 @@ func rejected(cmd *cobra.Command, f func(cmd *cobra.Command, b store.Bucket, fil
 		if err != nil {
 			return err
 		}
+		within, err := unit.ParseDuration(*since)
+		if err != nil {
+			return fail(exitUsage, fmt.Errorf("--since %s: %w", *since, err))
+		}
 		var begin time.Time
-		if *since > 0 {
-			begin = time.Now().Add(-*since)
+		if within > 0 {
+			begin = time.Now().Add(-time.Duration(within))
 		}
 		b, files, err := openQuarantine(cmd.Context(), s, *sink, begin)
 		if err != nil {
@@ -52,12 +58,8 @@ func rejected(cmd *cobra.Command, f func(cmd *cobra.Command, b store.Bucket, fil
 
 func openQuarantine(ctx context.Context, s *config.Stream, sink string, since time.Time) (store.Bucket, []quarantine.File, error) {
 	if sink != "" {
-		known := false
-		for _, c := range s.Sinks {
-			known = known || c.Name == sink
-		}
-		if !known {
-			return nil, nil, fail(exitUsage, fmt.Errorf("stream %s has no sink %q", s.Name, sink))
+		if names := sinkNames(s); !slices.Contains(names, sink) {
+			return nil, nil, fail(exitUsage, fmt.Errorf("stream %s has no sink %q; it has %q", s.Name, sink, names))
 		}
 	}
 	if err := mustExist(s.Quarantine.To, "the quarantine of stream "+s.Name); err != nil {

@@ -127,8 +127,11 @@ func rawCatCommand() *cobra.Command {
 			"key_b64 or value_b64. Ranges that raw records as lost are named on standard error.",
 		Example: "  twgd raw cat -c twgd.yaml --topic orders --partition 0 --from 1000 --limit 10",
 	}, func(cmd *cobra.Command, s *stores, partitions []record.Partition) error {
-		if *from < 0 || *to <= *from || *limit < 0 {
-			return fail(exitUsage, fmt.Errorf("--from %d --to %d --limit %d is no range of offsets", *from, *to, *limit))
+		if err := offsets(*from, *to); err != nil {
+			return err
+		}
+		if *limit < 0 {
+			return fail(exitUsage, fmt.Errorf("--limit %d: it is a number of records, and 0 is none", *limit))
 		}
 		c := &cat{out: bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16), gaps: cmd.ErrOrStderr(), left: *limit}
 		for _, p := range partitions {
@@ -329,15 +332,17 @@ func rawResumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "resume -c FILE --topic T --partition P --skip-to N", Short: "Let a partition go on that is held, behind a gap",
 		Long: "Writes a gap from raw's head up to offset N and lets reading go on there. What lies between is given up for good, and the gap is on\n" +
-			"record. `twgd status` shows what is held and why.",
-		Example: "  twgd raw resume -c twgd.yaml --stream orders --topic orders --partition 3 --skip-to 50000", Args: usage(cobra.NoArgs),
+			"record. `twgd status` shows what is held and why, and names N. An N that gives up what can still be read, or what the log has not\n" +
+			"got yet, is refused (5) unless --force insists. Then it waits to see whether the partition is read.",
+		Example: "  twgd raw resume -c twgd.yaml --stream orders --topic orders --partition 3 --skip-to N   # N: the offset that `twgd status` names", Args: usage(cobra.NoArgs),
 	}
 	file, stream := configFlag(cmd), streamFlag(cmd)
 	var a resumeArgs
 	f := cmd.Flags()
 	f.StringVar(&a.Topic, "topic", "", "the topic")
 	f.Int32Var(&a.Partition, "partition", -1, "the partition")
-	f.Int64Var(&a.SkipTo, "skip-to", -1, "the offset to go on at")
+	f.Int64Var(&a.SkipTo, "skip-to", -1, "the offset to go on at: the one that status names")
+	f.BoolVar(&a.Force, "force", false, "insist on an offset behind which more is given up than what is lost")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if a.Stream = *stream; a.Topic == "" || a.Partition < 0 || a.SkipTo < 0 {
 			return fail(exitUsage, fmt.Errorf("--topic, --partition and --skip-to are needed; see `%s --help`", cmd.CommandPath()))
@@ -355,9 +360,20 @@ func rawResumeCommand() *cobra.Command {
 			return err
 		}
 		return show(cmd, r, func(to io.Writer) error {
-			_, err := fmt.Fprintf(to, "%s goes on at %d; the gap %v is on record\n", r.Partition, r.Gap.To, r.Gap)
+			_, err := fmt.Fprintf(to, "%s goes on at %d; the gap %v is on record\n%s\n", r.Partition, r.Gap.To, r.Gap, r.after())
 			return err
 		})
 	}
 	return cmd
+}
+
+// after is what came of it.
+func (r *resumeResult) after() string {
+	switch r.State {
+	case "held":
+		return "it is held again: " + r.Held
+	case "reading":
+		return "it is read"
+	}
+	return "nothing was heard of it yet; `twgd status` shows how it goes on"
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -42,8 +43,10 @@ func recoverCommand() *cobra.Command {
 					return fail(exitUsage, fmt.Errorf("--%s goes with --sink, which says what to fill; see `%s --help`", name, cmd.CommandPath()))
 				}
 			}
-		} else if a.To <= a.From || a.From < 0 {
-			return fail(exitUsage, fmt.Errorf("--from %d --to %d is no range of offsets; it begins at --from and ends in front of --to", a.From, a.To))
+		} else if !f.Changed("from") || !f.Changed("to") {
+			return fail(exitUsage, errors.New("--sink goes with --from, the first offset to replay, and --to, the offset behind the last one"))
+		} else if err := offsets(a.From, a.To); err != nil {
+			return err
 		}
 		c, _, err := dial(*file)
 		if err != nil {
@@ -108,9 +111,17 @@ func replayNow(cmd *cobra.Command, c *admin.Client, a recoverArgs) error {
 			_, err := fmt.Fprintln(to, "nothing to replay: nothing is missing there, or raw has nothing in this range")
 			return err
 		}
-		_, err := fmt.Fprintf(to, "replayed %d windows of %d partitions\n", r.Windows, r.Partitions)
+		_, err := fmt.Fprintf(to, "replayed %s of %s\n", counted(r.Windows, "window"), counted(r.Partitions, "partition"))
 		return err
 	})
+}
+
+// counted is a number of things in words.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // call is Client.Call with the type of its steps.

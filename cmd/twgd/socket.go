@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/stream-arrow/twgd/admin"
 	"github.com/stream-arrow/twgd/checkpoint"
@@ -160,60 +159,4 @@ func sorted[V any](m map[record.Partition]V) []record.Partition {
 		return 1
 	})
 	return out
-}
-
-// resumeArgs ask for a gap that an operator decides on.
-type resumeArgs struct {
-	Stream    string `json:"stream"`
-	Topic     string `json:"topic"`
-	Partition int32  `json:"partition"`
-	SkipTo    int64  `json:"skip_to"`
-}
-
-// resumeResult is the gap that was written.
-type resumeResult struct {
-	Partition string          `json:"partition"`
-	Gap       checkpoint.Span `json:"gap"`
-	Reason    string          `json:"reason"`
-}
-
-// handleResume writes the gap and lets the source begin behind it. Only a partition that is held is let go on that way: anything
-// else would give up records that could be read.
-func (n *node) handleResume(ctx context.Context, args json.RawMessage, _ func(any)) (any, error) {
-	var a resumeArgs
-	if err := json.Unmarshal(args, &a); err != nil {
-		return nil, &admin.Error{Exit: admin.ExitUsage, Text: err.Error()}
-	}
-	s, r, err := n.moving(a.Stream)
-	if err != nil {
-		return nil, err
-	}
-	asking, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	st, _ := r.pipe.Status(asking)
-	for _, p := range st.Partitions {
-		if p.Partition.Topic != a.Topic || p.Partition.Number != a.Partition {
-			continue
-		}
-		if p.Held == "" {
-			return nil, &admin.Error{Exit: admin.ExitRefused, Text: fmt.Sprintf("%v is not held: skipping would give up records that can be read", p.Partition)}
-		}
-		return s.skip(ctx, r, p.Partition, p.Held, a.SkipTo)
-	}
-	return nil, &admin.Error{Exit: admin.ExitUsage, Text: fmt.Sprintf("this node does not read %s/%d now; `twgd status` lists what it reads", a.Topic, a.Partition)}
-}
-
-func (s *stream) skip(ctx context.Context, r *rooms, p record.Partition, held string, to int64) (any, error) {
-	head, err := r.raw.Head(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	reason := "operator: " + held
-	stored, err := r.raw.Skip(ctx, p, to, reason)
-	if err != nil {
-		return nil, err
-	}
-	s.log.Warn("an operator let a held partition go on behind a gap", "partition", p.String(), "from", head.Next, "to", stored.Next, "reason", held)
-	r.source.Seek(p, stored.Next)
-	return resumeResult{p.String(), checkpoint.Span{From: head.Next, To: stored.Next}, reason}, nil
 }

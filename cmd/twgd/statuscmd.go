@@ -52,11 +52,7 @@ func showStatus(cmd *cobra.Command, c *admin.Client) error {
 	if err := json.Unmarshal(body, &st); err != nil {
 		return fmt.Errorf("reading the status: %w", err)
 	}
-	if asJSON(cmd) {
-		_, err := cmd.OutOrStdout().Write(body)
-		return err
-	}
-	return writeStatus(cmd.OutOrStdout(), &st)
+	return show(cmd, json.RawMessage(body), func(to io.Writer) error { return writeStatus(to, &st) })
 }
 
 func writeStatus(to io.Writer, st *admin.Status) error {
@@ -64,21 +60,47 @@ func writeStatus(to io.Writer, st *admin.Status) error {
 	for i := range st.Streams {
 		s := &st.Streams[i]
 		fmt.Fprintf(to, "\nstream %s: %s%s\n", s.Name, s.State, because(s.Reason))
-		w := tabwriter.NewWriter(to, 2, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "  partition\traw\tcommitted\tend\tlag")
-		for _, p := range s.Partitions {
-			fmt.Fprintf(w, "  %s/%d\t%s\t%s\t%s\t%s%s\n", p.Topic, p.Number, known64(p.RawNext), known64(p.Committed), known64(p.End), known64(p.Lag), because(p.Held))
-		}
-		fmt.Fprintln(w, "  sink\tstate\tcovered\tmissing\twindows")
-		for _, k := range s.Sinks {
-			fmt.Fprintf(w, "  %s\t%s%s\t%s\t%s\t%s\n", k.Name, k.State, because(k.LastError), known64(k.Covered), known64(k.GapRecords), known64(k.BacklogWindows))
-		}
-		if err := w.Flush(); err != nil {
+		if err := writePartitions(to, s.Partitions); err != nil {
 			return err
 		}
-		fmt.Fprintf(to, "  quarantine: %s records, %s not shown\n", known64(s.Quarantine.Records), known64(s.Quarantine.Shed))
+		if err := writeSinkStates(to, s.Sinks); err != nil {
+			return err
+		}
+		fmt.Fprintf(to, "  quarantine: %s records, %s shed\n", known64(s.Quarantine.Records), known64(s.Quarantine.Shed))
 	}
 	return nil
+}
+
+// writePartitions writes a table, and below it why partitions are held: a reason is longer than a column.
+func writePartitions(to io.Writer, list []admin.Partition) error {
+	w := tabwriter.NewWriter(to, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  partition\traw\tcommitted\tend\tlag")
+	for _, p := range list {
+		fmt.Fprintf(w, "  %s/%d\t%s\t%s\t%s\t%s\n", p.Topic, p.Number, known64(p.RawNext), known64(p.Committed), known64(p.End), known64(p.Lag))
+	}
+	err := w.Flush()
+	for _, p := range list {
+		if p.Held != "" {
+			fmt.Fprintf(to, "  %s/%d is held: %s\n", p.Topic, p.Number, p.Held)
+		}
+	}
+	return err
+}
+
+// writeSinkStates writes a table, and below it what sinks complain of.
+func writeSinkStates(to io.Writer, list []admin.Sink) error {
+	w := tabwriter.NewWriter(to, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  sink\tstate\tcovered\tmissing\twindows")
+	for _, k := range list {
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", k.Name, k.State, known64(k.Covered), known64(k.GapRecords), known64(k.BacklogWindows))
+	}
+	err := w.Flush()
+	for _, k := range list {
+		if k.LastError != "" {
+			fmt.Fprintf(to, "  %s: %s\n", k.Name, k.LastError)
+		}
+	}
+	return err
 }
 
 func because(reason string) string {

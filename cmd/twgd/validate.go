@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stream-arrow/twgd/config"
+	"github.com/stream-arrow/twgd/sinks"
 	"github.com/stream-arrow/twgd/sinks/postgres"
 	"github.com/stream-arrow/twgd/sources/kafka"
 	"github.com/stream-arrow/twgd/store"
@@ -119,12 +119,21 @@ func tryAll(ctx context.Context, cfg *config.Config) []connection {
 	for i, f := range tries {
 		trying.Go(func() {
 			if err := f(ctx); err != nil {
-				out[i].Error = store.Describe(err)
+				out[i].Error = inOneLine(err)
 			}
 		})
 	}
 	trying.Wait()
 	return out
+}
+
+// inOneLine says what went wrong, each cause once: a sink's reason has in it what its driver says.
+func inOneLine(err error) string {
+	var fault *sinks.Error
+	if errors.As(err, &fault) && fault.Reason != "" {
+		err = errors.New(fault.Reason)
+	}
+	return store.Describe(err)
 }
 
 func trySource(ctx context.Context, s *config.Stream) error {
@@ -150,8 +159,15 @@ func trySink(ctx context.Context, s *config.Stream, c *config.Sink) error {
 		return err
 	}
 	err = sink.Open(ctx)
-	if p, ok := c.Options.(*postgres.Config); ok && p.Create && err != nil && strings.HasPrefix(err.Error(), "table missing") {
+	if notMade(c, err) {
 		err = nil // the node makes it
 	}
 	return errors.Join(err, sink.Close())
+}
+
+// notMade reports whether a sink cannot be used for a table that the node will make at its first start.
+func notMade(c *config.Sink, err error) bool {
+	var missing *postgres.MissingTable
+	p, ok := c.Options.(*postgres.Config)
+	return ok && p.Create && errors.As(err, &missing)
 }

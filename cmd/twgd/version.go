@@ -1,8 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -15,11 +15,10 @@ func versionCommand() *cobra.Command {
 			v := map[string]any{"version": version, "commit": commit, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
 				"sources": kinds(len(parts.Sources), func(i int) string { return parts.Sources[i].Name }),
 				"sinks":   kinds(len(parts.Sinks), func(i int) string { return parts.Sinks[i].Name })}
-			if asJSON(cmd) {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "twgd %s (%s), %s %s/%s\nsources: %v\nsinks:   %v\n", version, commit, v["go"], v["os"], v["arch"], v["sources"], v["sinks"])
-			return nil
+			return show(cmd, v, func(to io.Writer) error {
+				_, err := fmt.Fprintf(to, "twgd %s (%s), %s %s/%s\nsources: %v\nsinks:   %v\n", version, commit, v["go"], v["os"], v["arch"], v["sources"], v["sinks"])
+				return err
+			})
 		},
 	}
 }

@@ -120,9 +120,6 @@ func (s *Sink) ensureTable(ctx context.Context, ss *session, t *table) error {
 	if err != nil || len(rows) > 0 {
 		return err
 	}
-	if !s.opts.Create {
-		return s.blocks("table missing: %s", t.name)
-	}
 	held, err := ss.query(ctx, "SELECT 1 FROM "+t.coverage.sql()+" WHERE stream = $1 AND sink = $2 AND spans <> '{}' LIMIT 1", s.opts.Stream, s.opts.Sink)
 	if err != nil {
 		return err
@@ -130,8 +127,17 @@ func (s *Sink) ensureTable(ctx context.Context, ss *session, t *table) error {
 	if len(held) > 0 {
 		return s.blocks("table missing: %s (it held rows: create it again, or delete this sink's rows of %s to have it filled anew)", t.name, coverageTable)
 	}
+	if !s.opts.Create {
+		missing := &MissingTable{t.name.String()}
+		return &sinks.Error{Kind: sinks.Blocked, Reason: missing.Error(), Err: missing}
+	}
 	return ss.exec(ctx, tableDDL(t.name, s.opts.ValueAs))
 }
+
+// MissingTable says that there is no table, and that the sink never had one: whoever may create it has lost nothing.
+type MissingTable struct{ Name string }
+
+func (m *MissingTable) Error() string { return "table missing: " + m.Name }
 
 // tableDDL makes the target.
 func tableDDL(n name, v ValueAs) string {

@@ -171,12 +171,19 @@ func (s *Store) chain(p record.Partition) *openChain {
 
 // Begin implements sinks.Raw.
 func (s *Store) Begin(ctx context.Context, p record.Partition, want func(context.Context) (int64, error)) (sinks.Head, error) {
-	if s.opt.ReadOnly {
-		return sinks.Head{}, fmt.Errorf("raw: the store of stream %s is open for reading only", s.opt.Stream)
-	}
 	c := s.chain(p)
 	c.Lock()
 	defer c.Unlock()
+	return s.begin(ctx, c, p, want)
+}
+
+// noGenesis founds no chain.
+func noGenesis(context.Context) (int64, error) { return 0, sinks.ErrNoChain }
+
+func (s *Store) begin(ctx context.Context, c *openChain, p record.Partition, want func(context.Context) (int64, error)) (sinks.Head, error) {
+	if s.opt.ReadOnly {
+		return sinks.Head{}, fmt.Errorf("raw: the store of stream %s is open for reading only", s.opt.Stream)
+	}
 	if c.writer != nil {
 		return *c.head.Load(), nil
 	}
@@ -260,14 +267,18 @@ func mustFollow(head int64, batches []*record.Batch) {
 	}
 }
 
-// Skip extends the chain of p, which must be open, by a gap up to offset to, because an operator says so: what was to come
-// between the head and there is given up, with the reason on record.
+// Skip extends the chain of p by a gap up to offset to, because an operator says so: what was to come between the head and there is
+// given up, with the reason on record. A chain that is not open, since its partition changes hands just now, is opened for it; there
+// must be one.
 func (s *Store) Skip(ctx context.Context, p record.Partition, to int64, reason string) (sinks.Stored, error) {
 	c := s.chain(p)
 	c.Lock()
 	defer c.Unlock()
 	if c.writer == nil {
-		return sinks.Stored{}, fmt.Errorf("raw: %v is not open for writing", p)
+		if _, err := s.begin(ctx, c, p, noGenesis); err != nil {
+			return sinks.Stored{}, err
+		}
+		defer s.end(c, p)
 	}
 	head := c.head.Load()
 	if to <= head.Next {
@@ -285,6 +296,10 @@ func (s *Store) End(p record.Partition) {
 	c := s.chain(p)
 	c.Lock()
 	defer c.Unlock()
+	s.end(c, p)
+}
+
+func (s *Store) end(c *openChain, p record.Partition) {
 	if c.writer == nil {
 		return
 	}

@@ -294,8 +294,12 @@ func TestCaseD25GapsAreCommitsOfTheirOwn(t *testing.T) {
 			t.Fatal(st, err)
 		}
 		s.put(500, 510)
+		s.Store.End(orders) // its partition changes hands: the skip opens it
 		if st, err := s.Store.Skip(t.Context(), orders, 700, "an operator"); err != nil || st.Next != 700 || st.Last != 510 || !st.Ours {
 			t.Fatal(st, err)
+		}
+		if _, err := s.Store.Begin(t.Context(), orders, nil); err != nil {
+			t.Fatal(err)
 		}
 		s.put(700, 701)
 		for _, to := range []int64{0, 700, 701} {

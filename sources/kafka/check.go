@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -22,9 +23,11 @@ func Check(ctx context.Context, o Options) error {
 		return fmt.Errorf("kafka: %w", err)
 	}
 	defer w.Close()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, patience+coordinatorPatience)
 	defer cancel()
-	if err := w.Ping(ctx); err != nil {
+	reach, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	if err := w.Ping(reach); err != nil {
 		return fmt.Errorf("kafka: the brokers cannot be reached: %w", err)
 	}
 	if err := errors.Join(checkTopics(ctx, w, &o), checkGroup(ctx, w, &o)); err != nil {
@@ -95,10 +98,29 @@ func checkRead(ctx context.Context, w *wire, at spot, id [16]byte) error {
 // readBit is READ among the operations that a broker says we may do.
 const readBit = 1 << 3
 
+// coordinatorPatience is how long a cluster may take to name the coordinator of a group. A new one makes the internal topic that
+// groups are kept in when somebody asks for the first time.
+const coordinatorPatience = 10 * time.Second
+
 func checkGroup(ctx context.Context, w *wire, o *Options) error {
 	if o.Group == "" {
 		return nil
 	}
+	for begun := time.Now(); ; {
+		err := askGroup(ctx, w, o)
+		switch {
+		case !errors.Is(err, kerr.CoordinatorNotAvailable):
+			return err
+		case time.Since(begun) >= coordinatorPatience:
+			return fmt.Errorf("%w (the cluster has no usable topic __consumer_offsets; with fewer than three brokers it needs offsets.topic.replication.factor=1)", err)
+		}
+		if sleep(ctx, refreshAfter, nil) != nil {
+			return err
+		}
+	}
+}
+
+func askGroup(ctx context.Context, w *wire, o *Options) error {
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.Groups, req.IncludeAuthorizedOperations = []string{o.Group}, true
 	resp, err := req.RequestWith(ctx, w.Client)

@@ -1,6 +1,9 @@
 package kafka
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // place is how far reading of a partition got: what the check for divergence compares with the log.
 type place struct {
@@ -38,15 +41,34 @@ const (
 // because then its new records would be spliced behind the old ones, and the gap would name a range that was never lost.
 func judge(at place, log extent, stopAtGap bool) verdict {
 	if reason := diverged(at, log); reason != "" {
-		return verdict{act: hold, reason: reason}
+		return verdict{act: hold, reason: reason + behind(at, log)}
 	}
 	switch {
 	case at.next >= log.start:
 		return verdict{act: read}
 	case stopAtGap:
-		return verdict{act: hold, reason: fmt.Sprintf("retention took the offsets [%d, %d) and on_gap is stop", at.next, log.start)}
+		return verdict{act: hold, reason: fmt.Sprintf("retention took the offsets [%d, %d) and on_gap is stop"+wayOn+"%d` loses nothing more", at.next, log.start, log.start)}
 	}
 	return verdict{act: skip, resume: log.start}
+}
+
+// wayOn begins what a reason says for the operator, who reads it in the status; what stands in front of it is why.
+const wayOn = "; `twgd raw resume --skip-to "
+
+// behind is the way on where the log has diverged. Raw keeps what it has and a gap holds one offset at least, so that the first one
+// of the log's own that can be read is the one behind our position.
+func behind(at place, log extent) string {
+	n := max(at.next+1, log.start)
+	if log.end < n {
+		return fmt.Sprintf("; nothing of it can be read on before it reaches %d", n)
+	}
+	return fmt.Sprintf(wayOn+"%d` loses nothing that could still be read", n)
+}
+
+// Why is a reason for holding a partition without the advice.
+func Why(reason string) string {
+	why, _, _ := strings.Cut(reason, wayOn)
+	return why
 }
 
 func diverged(at place, log extent) string {

@@ -347,7 +347,7 @@ func (s *Source) Rejoin() {
 		if m != nil {
 			ctx, cancel := context.WithTimeout(s.ctx, patience)
 			if err := m.leave(ctx); err != nil {
-				s.o.Logger.Warn("leaving the group to join it again", "stream", s.o.Stream, "error", err)
+				s.o.Logger.Warn("leaving the group to join it again", "error", err)
 			}
 			cancel()
 		}

@@ -3,7 +3,9 @@ package kafka
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -56,4 +58,29 @@ func TestGroupDenied(t *testing.T) {
 			t.Fatalf("it says %q", text)
 		}
 	}, kfake.SeedTopics(1, "orders"), kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "user", "pw", read))
+}
+
+// A new cluster has no coordinator for a moment, because the topic that keeps groups is made when somebody first asks.
+func TestCheckOfANewCluster(t *testing.T) {
+	f := func(away time.Duration, want string) {
+		t.Helper()
+		bubble(t, func(w *world) {
+			until := time.Now().Add(away)
+			w.cluster.ControlKey(int16(kmsg.FindCoordinator), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				w.cluster.KeepControl()
+				resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+				resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
+				for _, k := range req.(*kmsg.FindCoordinatorRequest).CoordinatorKeys {
+					resp.Coordinators = append(resp.Coordinators, kmsg.FindCoordinatorResponseCoordinator{Key: k, ErrorCode: kerr.CoordinatorNotAvailable.Code})
+				}
+				return resp, nil, time.Now().Before(until)
+			})
+			err := Check(w.ctx, w.options())
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("away for %s: %v, want %q", away, err, want)
+			}
+		}, kfake.SeedTopics(1, "orders"))
+	}
+	f(5*time.Second, "")
+	f(time.Hour, "offsets.topic.replication.factor=1")
 }

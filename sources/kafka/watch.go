@@ -103,7 +103,6 @@ func (s *Source) sameCluster(id string) bool {
 		held := sources.Held{Partition: s.whole()}
 		if !same {
 			held.Reason = fmt.Sprintf("the brokers belong to cluster %q now, the stream reads %q", id, s.cluster)
-			s.o.Logger.Error(held.Reason, "stream", s.o.Stream)
 		}
 		s.foreign = !same
 		s.tell(held)
