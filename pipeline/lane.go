@@ -319,7 +319,7 @@ func (l *Lane) askOne(ctx context.Context, p record.Partition) (checkpoint.SpanS
 	}
 	empties, err := l.opt.Cuts.Empties(ctx, p)
 	set.Union(empties)
-	return set, err
+	return set, ofCuts(err)
 }
 
 // abandon gives up everything: the context has ended.
