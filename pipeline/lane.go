@@ -343,7 +343,7 @@ func (l *Lane) askOne(ctx context.Context, p record.Partition) (checkpoint.SpanS
 	}
 	empties, err := l.opt.Cuts.Empties(ctx, p)
 	set.Union(empties)
-	return set, err
+	return set, ofCuts(err)
 }
 
 // ownFiles refuses a place that holds files beyond the last cut. A file is only ever written after its cut, so they are of another
@@ -351,7 +351,7 @@ func (l *Lane) askOne(ctx context.Context, p record.Partition) (checkpoint.SpanS
 func (l *Lane) ownFiles(ctx context.Context, p record.Partition, files checkpoint.SpanSet) error {
 	head, err := l.opt.Cuts.Head(ctx, p)
 	if err != nil {
-		return err
+		return ofCuts(err)
 	}
 	beyond := files.Within(checkpoint.Span{From: head, To: math.MaxInt64}).Spans()
 	if len(beyond) == 0 {

@@ -2,9 +2,11 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/stream-arrow/twgd/avrofile"
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sinks"
@@ -65,7 +67,7 @@ func (l *Lane) store(ctx context.Context, ld *load) (sinks.Receipt, error) {
 	if l.opt.Cuts != nil {
 		ours, err := l.opt.Cuts.Pin(ctx, ld.key, onlySpan(ld))
 		if err != nil {
-			return sinks.Receipt{}, err
+			return sinks.Receipt{}, ofCuts(err)
 		}
 		if !ours {
 			return sinks.Receipt{}, &sinks.Error{Kind: sinks.Fenced, Reason: "another writer has cut this span otherwise"}
@@ -83,10 +85,18 @@ func (l *Lane) finishLoad(ctx context.Context, ld *load) (sinks.Receipt, error) 
 	}
 	receipt, err := ld.sink.Commit(ctx, l.opt.Report)
 	if err == nil && l.opt.Cuts != nil && ld.sink.Size().Rows == 0 {
-		err = l.opt.Cuts.MarkEmpty(ctx, ld.key, onlySpan(ld))
+		err = ofCuts(l.opt.Cuts.MarkEmpty(ctx, ld.key, onlySpan(ld)))
 	}
 	receipt.Rejected += int64(len(ld.rejects))
 	return receipt, err
+}
+
+// ofCuts is an error of the chain of cuts as a lane takes it: damage is no outage, a person has to look at it.
+func ofCuts(err error) error {
+	if !errors.Is(err, avrofile.ErrDamaged) {
+		return err
+	}
+	return &sinks.Error{Kind: sinks.Blocked, Reason: err.Error(), Err: err}
 }
 
 // onlySpan is the span of a file's load.
@@ -128,7 +138,7 @@ func (r coverageOutcome) apply(l *Lane, now time.Time) {
 		if len(l.ready) == 0 && l.inflight == 0 {
 			l.healthy()
 		}
-	case sinks.KindOf(r.err) == sinks.Blocked:
+	case sinks.KindOf(r.err) == sinks.Blocked && !errors.Is(r.err, avrofile.ErrDamaged):
 		l.asking.failed(now)
 		l.fail(r.err, now)
 	default: // of one partition perhaps: commits go on

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stream-arrow/twgd/avrofile"
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/internal/pipetest"
 	"github.com/stream-arrow/twgd/pipeline"
@@ -335,6 +336,43 @@ func TestFilesAreCut(t *testing.T) {
 		h.gaps(orders, 48, "[[20, 40) [43, 48)]")
 		h.state("live")
 	})
+}
+
+// A cut that is damaged is no outage: the lane says which it is, and that somebody has to act.
+func TestDamagedCutsBlock(t *testing.T) {
+	const dir = "s/_cuts/t/"
+	f := func(name, key, body string, known bool, stored int64) {
+		t.Run(name, func(t *testing.T) {
+			withLane(t, true, pipeline.LaneOptions{Deadline: time.Hour}, pipeline.Options{}, func(h *house) {
+				key := dir + orders.Path() + "/" + key
+				if !known {
+					h.bucket.Put(key, []byte(body))
+				}
+				e := h.assign(orders)
+				time.Sleep(time.Second)
+				h.bucket.Put(key, []byte(body))
+				h.src.Poll(orders, e, 0, 10)
+				time.Sleep(time.Minute)
+				h.state("blocked")
+				if st := h.lane.Status(); !strings.Contains(st.Reason, avrofile.ErrDamaged.Error()) || !strings.Contains(st.Reason, key) {
+					t.Errorf("the reason is %q", st.Reason)
+				}
+				rows(t, h.table, orders, 0, stored)
+				if n := h.table.Calls("open"); stored > 0 && n > 1 {
+					t.Errorf("the sink was opened %d times, though it does take rows", n)
+				}
+				if err := h.bucket.Delete(h.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				h.state("live")
+				rows(t, h.table, orders, 0, 10)
+			})
+		})
+	}
+	f("a cut", record.OffsetName(0), "{", false, 0)
+	f("a cut behind the head", record.OffsetName(0), "{", true, 0)
+	f("a mark", "_empty/0-10.empty", "", false, 10)
 }
 
 // Offer is called by the controller: whatever the sink does, it returns at once.

@@ -302,6 +302,46 @@ func TestPartitionedTableWithoutKey(t *testing.T) {
 	d.ask("SELECT __kafka_value FROM orders ORDER BY __kafka_offset", "a", "c")
 }
 
+// Without a key only coverage tells that rows are there already: where it is gone or kept under another name, nothing is written
+// until a person has chosen.
+func TestRowsThatNoCoverageKnows(t *testing.T) {
+	f := func(name, lose, mend string, keyed bool, as string) {
+		t.Run(name, func(t *testing.T) {
+			d := newDatabase(t, server)
+			d.exec(strings.Replace(fmt.Sprintf(ordersAs, "text"), "uuid PRIMARY KEY", map[bool]string{true: "uuid PRIMARY KEY", false: "uuid"}[keyed], 1))
+			named := func(sink string) func(*Options) {
+				return func(o *Options) { userMade(Text)(o); o.Sink = sink }
+			}
+			rs := values("a", "b", "c")
+			first := d.opened(named("db"))
+			commits(t, loaded(t, first, orders0, rs))
+			d.opened(named("db")) // as after a restart
+			d.exec(lose)
+			d.exec("INSERT INTO _twg_coverage SELECT 's', $1, 'orders', $2, 7, 0, 'orders', '{}' ", as, topicID(orders0)) // says nothing
+			s := d.sink(named(as))
+			if !keyed {
+				for _, part := range []string{"public.orders holds rows", "unique index on _twg_record_id", "empty the table", "former name"} {
+					fails(t, s.Open(t.Context()), sinks.Blocked, part)
+				}
+				d.exec(mend)
+			}
+			if err := s.Open(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			commits(t, loaded(t, s, orders0, rs))
+			d.ask("SELECT __kafka_value FROM orders ORDER BY __kafka_offset", "a", "b", "c")
+			d.ask("SELECT spans::text FROM _twg_coverage WHERE sink = '"+as+"' AND partition = 0", `{"[0,3)"}`)
+		})
+	}
+	const index, lost = "CREATE UNIQUE INDEX ON orders (_twg_record_id)", "DELETE FROM _twg_coverage"
+	f("renamed, then indexed", "SELECT", index, false, "lake")
+	f("renamed, then emptied", "SELECT", "TRUNCATE orders", false, "lake")
+	f("renamed, then named as before", "SELECT", "DELETE FROM _twg_coverage WHERE sink = 'lake'; UPDATE _twg_coverage SET sink = 'lake'", false, "lake")
+	f("coverage deleted", lost, index, false, "db")
+	f("keyed and renamed", "SELECT", "", true, "lake")
+	f("keyed, coverage deleted", lost, "", true, "db")
+}
+
 // Topics that were deleted and created again have one name and the same offsets.
 func TestCountTellsTwinsApart(t *testing.T) {
 	again := orders0

@@ -13,7 +13,7 @@ import (
 // Config is what a stream's configuration says under postgres. The tags are explained in package config.
 type Config struct {
 	DSN     string      `yaml:"dsn" required:"it is where the database is" secret:"true" pattern:"^(postgres|postgresql)://|=" form:"postgres://user:password@host:5432/database or host=… dbname=…" example:"${PG_DSN:-postgres://localhost:5432/postgres}" doc:"How to connect, as a URL or as key=value pairs."`
-	Table   string      `yaml:"table" required:"it is what the rows go into" pattern:"." form:"a name, or schema.name" example:"orders" doc:"The table, with its schema where it is not the session's first."`
+	Table   string      `yaml:"table" required:"it is what the rows go into" pattern:"." form:"a name, or schema.name" example:"orders" doc:"The table, with its schema where it is not the session's first. Where it has rows but no unique index on _twg_record_id, only the sink that wrote them, under its former name, may go on."`
 	Create  bool        `yaml:"create" default:"true" doc:"Whether the table is made where it is missing at the first start."`
 	ValueAs string      `yaml:"value_as" default:"bytea" enum:"bytea|text|jsonb" doc:"The type of __kafka_value. With text and jsonb a value that the type cannot hold is quarantined."`
 	Batch   BatchConfig `yaml:"batch" doc:"When a transaction is committed, whichever comes first."`

@@ -32,7 +32,7 @@ type Options struct {
 	ConnectTimeout   time.Duration // dial, TLS and login together; 10s by default
 	StatementTimeout time.Duration // how long one statement may take; 30s by default. A COPY gets a second more for each MiB
 	IdleTimeout      time.Duration // how long an unused connection is kept; 2m by default
-	Log              *slog.Logger  // where notices about the table go; slog.Default() where nil
+	Log              *slog.Logger  // where notices about the table go; it says itself of which sink they are. slog.Default() where nil
 }
 
 // ValueAs is the type of the column __kafka_value.

@@ -45,7 +45,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	}
 	s.setTable(t)
 	if !t.keyed {
-		s.opts.Log.Warn("no unique index on exactly _twg_record_id: a merge looks for ids by reading the table", "sink", s.opts.Sink, "table", t.name.String())
+		s.opts.Log.Warn("no unique index on exactly _twg_record_id: a merge looks for ids by reading the table", "table", t.name.String())
 	}
 	return nil
 }
@@ -65,7 +65,10 @@ func (s *Sink) open(ctx context.Context, ss *session) (*table, error) {
 	if err := s.ensureTable(ctx, ss, t); err != nil {
 		return nil, err
 	}
-	return t, s.inspect(ctx, ss, t)
+	if err := s.inspect(ctx, ss, t); err != nil {
+		return nil, err
+	}
+	return t, s.knowRows(ctx, ss, t)
 }
 
 // locate asks for the version of the server and completes the name.
@@ -202,6 +205,22 @@ func (s *Sink) inspect(ctx context.Context, ss *session, t *table) error {
 	keys, err := ss.query(ctx, keyedSQL, oid)
 	t.keyed = len(keys) > 0
 	return err
+}
+
+// knowRows refuses a table without a key whose rows no coverage of this sink speaks of: its name or its coverage may be new while
+// the rows are its own, and since only coverage makes a load look for ids there, every row would come a second time. One statement
+// sees both tables at one moment: another node of this sink may commit its first rows meanwhile.
+func (s *Sink) knowRows(ctx context.Context, ss *session, t *table) error {
+	if t.keyed {
+		return nil
+	}
+	rows, err := ss.query(ctx, "SELECT NOT EXISTS (SELECT FROM "+t.coverage.sql()+" WHERE stream = $1 AND sink = $2 AND spans <> '{}') AND EXISTS (SELECT FROM "+
+		t.name.sql()+")", s.opts.Stream, s.opts.Sink)
+	if err != nil || string(rows[0][0]) != "t" {
+		return err
+	}
+	return s.blocks("table %s holds rows, %s says nothing of them for stream %s and sink %s, and without a unique index on _twg_record_id they could be doubled: "+
+		"add that index, or empty the table, or give a renamed sink its former name back", t.name, coverageTable, s.opts.Stream, s.opts.Sink)
 }
 
 func (s *Sink) fit(t *table, rows [][][]byte) error {
