@@ -82,6 +82,7 @@ type Lane struct {
 // coverage of one partition.
 type coverage struct {
 	set   checkpoint.SpanSet
+	own   bool // the sink holds no files that the cuts do not know
 	known bool // the sink has been asked; before that, set holds only what was written since
 	live  bool // the partition is assigned to us
 }
@@ -307,7 +308,7 @@ func (l *Lane) unknown() (out []record.Partition) {
 	defer l.mu.Unlock()
 	for p, c := range l.mu.coverage {
 		waits := func(ld *load) bool { return ld.key == p }
-		if !c.known && (c.live || slices.ContainsFunc(l.ready, waits)) {
+		if !c.known && (c.live || !c.own && slices.ContainsFunc(l.ready, waits)) {
 			out = append(out, p)
 		}
 	}
@@ -315,9 +316,10 @@ func (l *Lane) unknown() (out []record.Partition) {
 }
 
 func (l *Lane) askCoverage(ctx context.Context, partitions []record.Partition) coverageOutcome {
-	out := coverageOutcome{sets: map[record.Partition]checkpoint.SpanSet{}}
+	out := coverageOutcome{sets: map[record.Partition]checkpoint.SpanSet{}, own: map[record.Partition]bool{}}
 	for _, p := range partitions {
-		set, err := l.askOne(ctx, p)
+		set, own, err := l.askOne(ctx, p)
+		out.own[p] = own
 		switch {
 		case err == nil:
 			out.sets[p] = set
@@ -331,19 +333,20 @@ func (l *Lane) askCoverage(ctx context.Context, partitions []record.Partition) c
 	return out
 }
 
-func (l *Lane) askOne(ctx context.Context, p record.Partition) (checkpoint.SpanSet, error) {
+// askOne asks about one partition; own says that the files there are ours, also where something else went wrong.
+func (l *Lane) askOne(ctx context.Context, p record.Partition) (set checkpoint.SpanSet, own bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	set, err := l.opt.Sink.Coverage(ctx, p)
+	set, err = l.opt.Sink.Coverage(ctx, p)
 	if err != nil || l.opt.Cuts == nil {
-		return set, err
+		return set, err == nil, err
 	}
 	if err := l.ownFiles(ctx, p, set); err != nil {
-		return set, err
+		return set, false, err
 	}
 	empties, err := l.opt.Cuts.Empties(ctx, p)
 	set.Union(empties)
-	return set, ofCuts(err)
+	return set, true, ofCuts(err)
 }
 
 // ownFiles refuses a place that holds files beyond the last cut. A file is only ever written after its cut, so they are of another

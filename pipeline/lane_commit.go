@@ -19,6 +19,7 @@ type openOutcome struct{ err error }
 
 type coverageOutcome struct {
 	sets map[record.Partition]checkpoint.SpanSet
+	own  map[record.Partition]bool
 	err  error
 }
 
@@ -51,7 +52,7 @@ func (l *Lane) commitReady(ctx context.Context, now time.Time) {
 	}()
 }
 
-// mayCommit reports whether a load may be written: a file only where the lane knows what files there are.
+// mayCommit reports whether a load may be written: a file only where the lane knows that the files beside it are ours.
 func (l *Lane) mayCommit(ld *load) bool {
 	if l.opt.Cuts == nil {
 		return true
@@ -59,7 +60,7 @@ func (l *Lane) mayCommit(ld *load) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.mu.coverage[ld.key]
-	return c != nil && c.known
+	return c != nil && c.own
 }
 
 // store makes a load durable: first its cut, then the trail of what it leaves out, then its rows.
@@ -122,6 +123,11 @@ func (r openOutcome) apply(l *Lane, now time.Time) {
 func (r coverageOutcome) apply(l *Lane, now time.Time) {
 	l.loading = false
 	l.mu.Lock()
+	for p, own := range r.own {
+		if c := l.mu.coverage[p]; c != nil {
+			c.own = c.own || own
+		}
+	}
 	for p, set := range r.sets {
 		if c := l.mu.coverage[p]; c != nil {
 			c.set.Union(set)
