@@ -53,7 +53,8 @@ type Source interface {
 	Rejoin()
 
 	// Commit tells the transport how far the gate is: a hint for others, never the truth. It must not be called for partitions
-	// that are not assigned.
+	// that are not assigned. Where the error is, or wraps, a *CommitError, the transport has taken all positions but those it
+	// names; with any other error it has taken none.
 	Commit(ctx context.Context, positions []Position) error
 
 	// Close leaves the group and ends what runs.

@@ -1,0 +1,65 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stream-arrow/twgd/pipeline"
+	"github.com/stream-arrow/twgd/record"
+	"github.com/stream-arrow/twgd/sources"
+)
+
+// One partition whose position the source does not take keeps no other from being committed, nor is it told again and again.
+func TestOneRefusedPositionDoesNotFreezeOthers(t *testing.T) {
+	var log bytes.Buffer // the stream is at rest whenever it is read
+	inHouse(t, pipeline.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(h *house) {
+		refused := map[record.Partition]error{bills: errors.New("no such topic")}
+		told := map[record.Partition]int{}
+		h.src.Refuse(func(_ context.Context, positions []sources.Position) error {
+			failed := map[record.Partition]error{}
+			for _, pos := range positions {
+				told[pos.Partition]++
+				if err := refused[pos.Partition]; err != nil {
+					failed[pos.Partition] = err
+				}
+			}
+			if len(failed) == 0 {
+				return nil
+			}
+			return fmt.Errorf("wrapped: %w", &sources.CommitError{Failed: failed})
+		})
+		e, f := h.assign(orders), h.assign(bills)
+		h.src.Poll(orders, e, 0, 10)
+		h.src.Poll(bills, f, 0, 10)
+		time.Sleep(time.Minute)
+		h.committed(orders, 10)
+		h.committed(bills, -1)
+		if told[orders] != 1 || told[bills] < 2 {
+			t.Errorf("told %v: what was taken once is told again, or what was not taken never", told)
+		}
+		h.src.Poll(orders, e, 10, 20)
+		time.Sleep(time.Minute)
+		h.committed(orders, 20)
+		if n := strings.Count(log.String(), "does not take the position"); n != 1 {
+			t.Errorf("warned %d times: %s", n, &log)
+		}
+		delete(refused, bills)
+		time.Sleep(time.Minute)
+		h.committed(bills, 10)
+		refused[orders] = errors.New("no such topic")
+		h.src.Poll(orders, e, 20, 30)
+		time.Sleep(time.Minute)
+		if n := strings.Count(log.String(), "does not take the position"); n != 2 {
+			t.Errorf("warned %d times in two disturbances: %s", n, &log)
+		}
+		if open(h.src.Revoke(false, orders, bills)) {
+			t.Error("a revocation waits for a commit that is refused")
+		}
+	})
+}
