@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stream-arrow/twgd/pipeline"
@@ -21,7 +23,19 @@ func TestOneRefusedPositionDoesNotFreezeOthers(t *testing.T) {
 	inHouse(t, pipeline.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(h *house) {
 		refused := map[record.Partition]error{bills: errors.New("no such topic")}
 		told := map[record.Partition]int{}
+		var mu sync.Mutex // of both
+		refuse := func(p record.Partition, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			refused[p] = err
+		}
+		minute := func() {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
 		h.src.Refuse(func(_ context.Context, positions []sources.Position) error {
+			mu.Lock()
+			defer mu.Unlock()
 			failed := map[record.Partition]error{}
 			for _, pos := range positions {
 				told[pos.Partition]++
@@ -37,24 +51,24 @@ func TestOneRefusedPositionDoesNotFreezeOthers(t *testing.T) {
 		e, f := h.assign(orders), h.assign(bills)
 		h.src.Poll(orders, e, 0, 10)
 		h.src.Poll(bills, f, 0, 10)
-		time.Sleep(time.Minute)
+		minute()
 		h.committed(orders, 10)
 		h.committed(bills, -1)
 		if told[orders] != 1 || told[bills] < 2 {
 			t.Errorf("told %v: what was taken once is told again, or what was not taken never", told)
 		}
 		h.src.Poll(orders, e, 10, 20)
-		time.Sleep(time.Minute)
+		minute()
 		h.committed(orders, 20)
 		if n := strings.Count(log.String(), "does not take the position"); n != 1 {
 			t.Errorf("warned %d times: %s", n, &log)
 		}
-		delete(refused, bills)
-		time.Sleep(time.Minute)
+		refuse(bills, nil)
+		minute()
 		h.committed(bills, 10)
-		refused[orders] = errors.New("no such topic")
+		refuse(orders, errors.New("no such topic"))
 		h.src.Poll(orders, e, 20, 30)
-		time.Sleep(time.Minute)
+		minute()
 		if n := strings.Count(log.String(), "does not take the position"); n != 2 {
 			t.Errorf("warned %d times in two disturbances: %s", n, &log)
 		}

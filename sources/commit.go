@@ -15,14 +15,15 @@ type CommitError struct{ Failed map[record.Partition]error }
 
 // Error names the first partition that failed, and how many others did: there may be thousands, usually for one reason.
 func (e *CommitError) Error() string {
-	for _, p := range e.order() {
-		text := fmt.Sprintf("%s: %v", p, e.Failed[p])
-		if others := len(e.Failed) - 1; others > 0 {
-			text += fmt.Sprintf(" (and %d other partitions)", others)
-		}
-		return text
+	order := e.order()
+	if len(order) == 0 {
+		return "no partition failed"
 	}
-	return "no partition failed"
+	text := fmt.Sprintf("%s: %v", order[0], e.Failed[order[0]])
+	if others := len(order) - 1; others > 0 {
+		text += fmt.Sprintf(" (and %d other partitions)", others)
+	}
+	return text
 }
 
 // Unwrap is the reasons, in the order of the partitions.

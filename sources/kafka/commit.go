@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sources"
@@ -129,6 +130,24 @@ func commitRequest(positions []sources.Position) *kmsg.OffsetCommitRequest {
 		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
 	}
 	return req
+}
+
+// idless reports whether the brokers know no topic ids, as of the last look. It is called with mu held.
+func (s *Source) idless() bool {
+	for _, t := range s.topics {
+		if t.err == nil && t.id == [16]byte{} {
+			return true
+		}
+	}
+	return false
+}
+
+// commitsByName is the newest versions of all requests, but of commits the newest that names topics. A broker may offer newer ones
+// and still not tell the ids that they need.
+func commitsByName() *kversion.Versions {
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(int16(kmsg.OffsetCommit), 9)
+	return v
 }
 
 // answers are the coordinator's, by the topic's name or its id, whichever the version has; the other is empty.

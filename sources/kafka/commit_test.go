@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
@@ -33,7 +34,9 @@ func positions(r *sourcetest.Reader) (out []sources.Position) {
 func (w *world) group() map[key]commit {
 	w.Helper()
 	got := map[key]commit{}
-	offsets := must(kadm.NewClient(w.client()).FetchOffsets(w.ctx, "g"))
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 9) // the last that answers by name
+	offsets := must(kadm.NewClient(w.client(kgo.MaxVersions(v))).FetchOffsets(w.ctx, "g"))
 	offsets.Each(func(o kadm.OffsetResponse) { got[key{o.Topic, o.Partition}] = commit{o.At, o.Metadata} })
 	return got
 }

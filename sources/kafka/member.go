@@ -53,6 +53,9 @@ func (s *Source) memberOptions(ctx context.Context, m *member) []kgo.Opt {
 			}
 		}
 	}
+	if s.idless() {
+		opts = append(opts, kgo.MaxVersions(commitsByName()))
+	}
 	return append(opts,
 		kgo.WithContext(ctx), kgo.ConsumerGroup(s.o.Group), kgo.ConsumeTopics(names...),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.DisableAutoCommit(),
