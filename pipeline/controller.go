@@ -159,7 +159,7 @@ func (c *controller) handle(ev sources.Event, now time.Time) {
 			}
 		}
 	case sources.Notice:
-		c.opt.Log.Warn(ev.Text, "event", ev.Kind, "partition", ev.Partition.String())
+		c.opt.Log.Warn(ev.Text, append([]any{"event", ev.Kind}, about(ev.Partition)...)...)
 		c.opt.Metrics.notice(c.opt.Stream, ev.Kind)
 	}
 }
@@ -167,13 +167,21 @@ func (c *controller) handle(ev sources.Event, now time.Time) {
 func (c *controller) hold(ev sources.Held) {
 	if ev.Reason == "" {
 		delete(c.held, ev.Partition)
-		c.opt.Log.Info("a partition is read again", "partition", ev.Partition.String())
+		c.opt.Log.Info("read again", about(ev.Partition)...)
 		return
 	}
 	if c.held[ev.Partition] != ev.Reason {
-		c.opt.Log.Error("a partition is held and not read", "partition", ev.Partition.String(), "reason", ev.Reason)
+		c.opt.Log.Error("held and not read", append(about(ev.Partition), "reason", ev.Reason)...)
 	}
 	c.held[ev.Partition] = ev.Reason
+}
+
+// about names the partition in the log; one without a topic stands for the whole stream, which the log carries already.
+func about(p record.Partition) []any {
+	if p.Topic == "" {
+		return nil
+	}
+	return []any{"partition", p.String()}
 }
 
 // step begins whatever is due.

@@ -77,3 +77,25 @@ func TestOneRefusedPositionDoesNotFreezeOthers(t *testing.T) {
 		}
 	})
 }
+
+// A source's notice and hold are logged here, once each; one without a topic is the stream's and names no partition.
+func TestLogsWhatTheSourceTells(t *testing.T) {
+	var log bytes.Buffer
+	inHouse(t, pipeline.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(h *house) {
+		f := func(ev sources.Event, want string) {
+			t.Helper()
+			log.Reset()
+			h.src.Send(ev)
+			synctest.Wait()
+			if _, line, _ := strings.Cut(log.String(), "level="); line != want {
+				t.Errorf("%q, want %q", line, want)
+			}
+		}
+		f(sources.Notice{Partition: orders, Kind: "topic_recreated", Text: "it is another"}, "WARN msg=\"it is another\" event=topic_recreated partition=orders/0\n")
+		f(sources.Notice{Kind: "source_down", Text: "away"}, "WARN msg=away event=source_down\n")
+		f(sources.Held{Partition: orders, Reason: "why"}, "ERROR msg=\"held and not read\" partition=orders/0 reason=why\n")
+		f(sources.Held{Partition: orders, Reason: "why"}, "")
+		f(sources.Held{Partition: orders}, "INFO msg=\"read again\" partition=orders/0\n")
+		f(sources.Held{Reason: "why"}, "ERROR msg=\"held and not read\" reason=why\n")
+	})
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/stream-arrow/twgd/record"
 )
@@ -37,9 +36,9 @@ func (e *CommitError) Unwrap() []error {
 
 func (e *CommitError) order() []record.Partition {
 	return slices.SortedFunc(maps.Keys(e.Failed), func(a, b record.Partition) int {
-		if c := strings.Compare(a.Topic, b.Topic); c != 0 {
-			return c
+		if a.Less(b) {
+			return -1
 		}
-		return int(a.Number) - int(b.Number)
+		return 1
 	})
 }

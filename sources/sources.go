@@ -106,7 +106,7 @@ type Held struct {
 // watermark otherwise.
 type Ends struct{ Ends map[record.Partition]int64 }
 
-// Notice is an event an operator should see: a topic that was created again, a group offset that was ignored.
+// Notice is an event an operator should see, and finds in the log because the receiver writes it there: a topic that was created again, a group offset that was ignored.
 type Notice struct {
 	Partition record.Partition
 	Kind      string // topic_recreated, offset_ignored, topic_missing, source_down, source_up

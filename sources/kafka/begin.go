@@ -32,7 +32,6 @@ func (s *Source) begin() {
 		if err == nil {
 			break
 		}
-		s.o.Logger.Warn("the stream cannot begin", "stream", s.o.Stream, "error", err)
 		if sleep(s.ctx, recheckEvery, nil) != nil {
 			return
 		}

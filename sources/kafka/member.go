@@ -109,7 +109,7 @@ func (s *Source) complain(err error) {
 		return
 	}
 	if s.group.failed() {
-		s.notice(sources.Notice{Kind: "source_down", Text: fmt.Sprintf("group %s: %v", s.o.Group, err), Partition: s.whole()})
+		s.tell(sources.Notice{Kind: "source_down", Text: fmt.Sprintf("group %s: %v", s.o.Group, err), Partition: s.whole()})
 	}
 }
 
@@ -126,7 +126,7 @@ func (s *Source) onAssigned(parts map[string][]int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.group.reached() {
-		s.notice(sources.Notice{Kind: "source_up", Text: fmt.Sprintf("group %s: joined", s.o.Group), Partition: s.whole()})
+		s.tell(sources.Notice{Kind: "source_up", Text: fmt.Sprintf("group %s: joined", s.o.Group), Partition: s.whole()})
 	}
 	s.lose(keysOf(parts)) // nothing, unless the library has assigned again what it never revoked
 	s.adopt(keysOf(parts)...)
@@ -228,7 +228,7 @@ func (s *Source) compareCommit(p *part) {
 	if !ok || !p.stored || c.offset == head || strings.HasPrefix(c.metadata, ours) && c.offset < head {
 		return
 	}
-	s.notice(sources.Notice{Kind: "offset_ignored", Partition: p.id, Span: checkpoint.Span{From: min(c.offset, head), To: max(c.offset, head)},
+	s.tell(sources.Notice{Kind: "offset_ignored", Partition: p.id, Span: checkpoint.Span{From: min(c.offset, head), To: max(c.offset, head)},
 		Text: fmt.Sprintf("the group's offset of %s is %d, but %d is stored: the group's offset is ignored", p.id, c.offset, head)})
 }
 
@@ -271,7 +271,7 @@ func (s *Source) Rejoin() {
 		if m != nil {
 			ctx, cancel := context.WithTimeout(s.ctx, patience)
 			if err := m.leave(ctx); err != nil {
-				s.o.Logger.Warn("leaving the group to join it again", "stream", s.o.Stream, "error", err)
+				s.o.Logger.Warn("leaving the group to join it again", "error", err)
 			}
 			cancel()
 		}

@@ -325,7 +325,6 @@ func answered(err error) bool {
 }
 
 func (s *Source) addGap(p *part, resume int64) {
-	s.o.Logger.Warn("retention took records before they were read", "stream", s.o.Stream, "partition", p.id.String(), "from", p.ask, "to", resume)
 	s.pending = append(s.pending, &chunk{part: p, broker: -1, at: p.ask, gap: "retention", gapEnd: resume})
 	p.ask, p.askEpoch = resume, -1
 }
@@ -349,6 +348,5 @@ func (s *Source) hold(ctx context.Context, p *part, reason string) {
 		return
 	}
 	p.held = reason
-	s.o.Logger.Warn("a partition is held", "stream", s.o.Stream, "partition", p.id.String(), "reason", reason)
 	s.tell(sources.Held{Partition: p.id, Reason: reason})
 }

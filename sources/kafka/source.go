@@ -273,12 +273,6 @@ func (s *Source) tell(e sources.Event) {
 	s.notify()
 }
 
-// notice tells an operator, by an event and in the log.
-func (s *Source) notice(n sources.Notice) {
-	s.o.Logger.Warn(n.Text, "stream", s.o.Stream, "event", n.Kind, "partition", n.Partition.String())
-	s.tell(n)
-}
-
 // sleep waits for d, where it is not 0, or until changed is closed. It returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) error {
 	var due <-chan time.Time
