@@ -30,14 +30,13 @@ type controller struct {
 	releasing map[*part]bool             // revoked: the source waits for them
 	parked    parked
 
-	events      chan sources.Event
-	written     chan written
-	slots       chan struct{} // commits under way
-	committed   chan committed
-	committing  bool
-	commitAt    time.Time
-	commitError error
-	gone        chan struct{} // closed when nobody takes outcomes any more
+	events     chan sources.Event
+	written    chan written
+	slots      chan struct{} // commits under way
+	committed  chan committed
+	committing bool
+	commitAt   time.Time
+	gone       chan struct{} // closed when nobody takes outcomes any more
 
 	broken  error     // why the source delivers nothing any more
 	leaving time.Time // when the end began, zero before: flush and go

@@ -50,6 +50,7 @@ type part struct {
 	released []func()  // to be called when nothing is open and the source knows: it waits for that
 	bound    time.Time // of this wait
 	told     int64     // the source has answered a commit of this position, well or not; -1 where it was not tried
+	refused  bool      // the source did not take the last one it was told
 
 	place int       // in the agenda, -1 where it is not there
 	at    time.Time // when it is due, while it is there

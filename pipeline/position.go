@@ -2,9 +2,10 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
+	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sources"
 )
 
@@ -37,36 +38,47 @@ func (c *controller) commit(ctx context.Context, now time.Time) {
 	})
 }
 
-// noteCommitted takes the source's answer. It is a hint to the source only, raw has the truth: so a revocation or the end waits for
-// one answer, not for a good one.
+// noteCommitted takes the source's answer, which may be another one for each partition. It is a hint to the source only, raw has
+// the truth: so a revocation or the end waits for one answer, not for a good one.
 func (c *controller) noteCommitted(done committed, now time.Time) {
 	c.committing = false
-	if done.err != nil {
-		if c.commitError == nil {
-			c.opt.Log.Warn("the source does not take the position; it is a hint only, raw has the truth", "error", done.err)
-		}
-		c.commitError = fmt.Errorf("committing positions: %w", done.err)
-	} else {
-		c.commitError = nil
-		if !c.leaving.IsZero() || len(c.releasing) > 0 { // what was stored meanwhile is waited for
-			c.commitAt = now
-		}
-	}
+	some, news := false, false
 	for _, pos := range done.positions {
-		c.notePosition(pos, done.err == nil)
+		taken := done.took(pos.Partition)
+		some = some || taken
+		news = c.notePosition(pos, taken) || news
+	}
+	if news {
+		c.opt.Log.Warn("the source does not take the position; it is a hint only, raw has the truth", "error", done.err)
+	}
+	if some && (!c.leaving.IsZero() || len(c.releasing) > 0) { // what was stored meanwhile is waited for
+		c.commitAt = now
 	}
 }
 
-func (c *controller) notePosition(pos sources.Position, taken bool) {
+// took reports whether the source has the position of p now.
+func (d committed) took(p record.Partition) bool {
+	var each *sources.CommitError
+	if errors.As(d.err, &each) {
+		return each.Failed[p] == nil
+	}
+	return d.err == nil
+}
+
+// notePosition takes the answer for one partition, and reports whether it is refused and was not before.
+func (c *controller) notePosition(pos sources.Position, taken bool) (news bool) {
 	if taken {
 		c.points.Committed(pos.Partition, pos.Next)
 	}
 	p := c.parts[pos.Partition]
 	if p == nil {
-		return
+		return false
 	}
 	p.told = max(p.told, pos.Next)
+	news = !taken && !p.refused
+	p.refused = !taken
 	if taken {
 		c.opt.Metrics.position(c.opt.Stream, pos)
 	}
+	return news
 }

@@ -53,7 +53,8 @@ type Source interface {
 	Rejoin()
 
 	// Commit tells the transport how far the gate is: a hint for others, never the truth. It must not be called for partitions
-	// that are not assigned.
+	// that are not assigned. Where the error is, or wraps, a *CommitError, the transport has taken all positions but those it
+	// names; with any other error it has taken none.
 	Commit(ctx context.Context, positions []Position) error
 
 	// Close leaves the group and ends what runs.
@@ -105,7 +106,7 @@ type Held struct {
 // watermark otherwise.
 type Ends struct{ Ends map[record.Partition]int64 }
 
-// Notice is an event an operator should see: a topic that was created again, a group offset that was ignored.
+// Notice is an event an operator should see, and finds in the log because the receiver writes it there: a topic that was created again, a group offset that was ignored.
 type Notice struct {
 	Partition record.Partition
 	Kind      string // topic_recreated, offset_ignored, topic_missing, source_down, source_up

@@ -129,7 +129,7 @@ type brokers struct{ cfg *config.Stream }
 func (b brokers) Ranges(ctx context.Context) (map[record.Partition]checkpoint.Span, error) {
 	switch c := b.cfg.Source.Options.(type) {
 	case *kafka.Config:
-		return kafka.Ranges(ctx, kafkaOptions(c, sourceDeps{stream: b.cfg.Name, client: "twgd-audit", log: slog.New(slog.DiscardHandler)}))
+		return kafka.Ranges(ctx, kafkaOptions(c, sourceDeps{client: "twgd-audit", log: slog.New(slog.DiscardHandler)}))
 	}
 	return nil, fmt.Errorf("no room asks a source of %T", b.cfg.Source.Options)
 }

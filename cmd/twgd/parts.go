@@ -51,7 +51,6 @@ func loadConfig(path string) (*config.Config, error) {
 
 // sourceDeps is what a source needs besides its options.
 type sourceDeps struct {
-	stream string
 	client string // <node id>~<instance>
 	alone  bool   // raw is a directory of this process
 	log    *slog.Logger
@@ -68,7 +67,7 @@ func newSource(options config.SourceOptions, d sourceDeps) (sources.Source, erro
 
 func kafkaOptions(c *kafka.Config, d sourceDeps) kafka.Options {
 	o := kafka.Options{
-		Stream: d.stream, Client: d.client, Logger: d.log, Alone: d.alone, ClusterID: c.ClusterID, Topics: c.Topics, TopicsRegex: c.TopicsRegex,
+		Client: d.client, Logger: d.log, Alone: d.alone, ClusterID: c.ClusterID, Topics: c.Topics, TopicsRegex: c.TopicsRegex,
 		Group: c.Group, Partitions: c.Partitions, Start: c.Start, Isolation: c.Isolation, OnGap: c.OnGap,
 		SessionTimeout: time.Duration(c.SessionTimeout),
 		Fetch:          kafka.FetchOptions{MaxBytes: int64(c.Fetch.MaxBytes), MaxWait: time.Duration(c.Fetch.MaxWait)},

@@ -163,7 +163,7 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 		return nil, err
 	}
 	_, exclusive := bucket.Local()
-	source, err := newSource(s.cfg.Source.Options, sourceDeps{stream: s.cfg.Name, alone: exclusive, client: s.node.instance, log: s.log, found: s.founding(r.raw)})
+	source, err := newSource(s.cfg.Source.Options, sourceDeps{alone: exclusive, client: s.node.instance, log: s.log, found: s.founding(r.raw)})
 	if err != nil {
 		return nil, err
 	}

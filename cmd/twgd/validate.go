@@ -139,7 +139,7 @@ func inOneLine(err error) string {
 func trySource(ctx context.Context, s *config.Stream) error {
 	switch c := s.Source.Options.(type) {
 	case *kafka.Config:
-		return kafka.Check(ctx, kafkaOptions(c, sourceDeps{stream: s.Name, client: "twgd-validate", log: slog.New(slog.DiscardHandler)}))
+		return kafka.Check(ctx, kafkaOptions(c, sourceDeps{client: "twgd-validate", log: slog.New(slog.DiscardHandler)}))
 	}
 	return fmt.Errorf("no room tries a source of %T", s.Source.Options)
 }

@@ -2,6 +2,7 @@ package pipetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -72,21 +73,28 @@ func (s *Script) Commit(ctx context.Context, positions []sources.Position) error
 	s.mu.Lock()
 	refuse := s.refuse
 	s.mu.Unlock()
+	var err error
 	if refuse != nil {
-		if err := refuse(ctx, positions); err != nil {
-			return err
-		}
+		err = refuse(ctx, positions)
+	}
+	var some *sources.CommitError
+	if err != nil && !errors.As(err, &some) {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.commits = append(s.commits, positions...)
-	return nil
+	for _, pos := range positions {
+		if some == nil || some.Failed[pos.Partition] == nil {
+			s.commits = append(s.commits, pos)
+		}
+	}
+	return err
 }
 
 // Close implements sources.Source.
 func (s *Script) Close(context.Context) error { s.called("close"); return nil }
 
-// Refuse makes commits of positions fail or hang.
+// Refuse makes commits of positions fail, all or, with a CommitError, some of them, or hang.
 func (s *Script) Refuse(f func(context.Context, []sources.Position) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,7 +61,7 @@ func (w *world) check(err error) {
 }
 
 func (w *world) options() Options {
-	return Options{Stream: "orders", Client: "node~1", Brokers: []string{"localhost:9092"}, Topics: []string{"orders"}, Group: "g",
+	return Options{Client: "node~1", Brokers: []string{"localhost:9092"}, Topics: []string{"orders"}, Group: "g",
 		SessionTimeout: 10 * time.Second, Dial: w.net.DialContext, Logger: slog.New(slog.NewTextHandler(w.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))}
 }
 

@@ -2,13 +2,11 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -54,6 +52,9 @@ func (s *Source) memberOptions(ctx context.Context, m *member) []kgo.Opt {
 				f(parts)
 			}
 		}
+	}
+	if s.idless() {
+		opts = append(opts, kgo.MaxVersions(commitsByName()))
 	}
 	return append(opts,
 		kgo.WithContext(ctx), kgo.ConsumerGroup(s.o.Group), kgo.ConsumeTopics(names...),
@@ -108,7 +109,7 @@ func (s *Source) complain(err error) {
 		return
 	}
 	if s.group.failed() {
-		s.notice(sources.Notice{Kind: "source_down", Text: fmt.Sprintf("group %s: %v", s.o.Group, err), Partition: s.whole()})
+		s.tell(sources.Notice{Kind: "source_down", Text: fmt.Sprintf("group %s: %v", s.o.Group, err), Partition: s.whole()})
 	}
 }
 
@@ -125,7 +126,7 @@ func (s *Source) onAssigned(parts map[string][]int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.group.reached() {
-		s.notice(sources.Notice{Kind: "source_up", Text: fmt.Sprintf("group %s: joined", s.o.Group), Partition: s.whole()})
+		s.tell(sources.Notice{Kind: "source_up", Text: fmt.Sprintf("group %s: joined", s.o.Group), Partition: s.whole()})
 	}
 	s.lose(keysOf(parts)) // nothing, unless the library has assigned again what it never revoked
 	s.adopt(keysOf(parts)...)
@@ -227,85 +228,8 @@ func (s *Source) compareCommit(p *part) {
 	if !ok || !p.stored || c.offset == head || strings.HasPrefix(c.metadata, ours) && c.offset < head {
 		return
 	}
-	s.notice(sources.Notice{Kind: "offset_ignored", Partition: p.id, Span: checkpoint.Span{From: min(c.offset, head), To: max(c.offset, head)},
+	s.tell(sources.Notice{Kind: "offset_ignored", Partition: p.id, Span: checkpoint.Span{From: min(c.offset, head), To: max(c.offset, head)},
 		Text: fmt.Sprintf("the group's offset of %s is %d, but %d is stored: the group's offset is ignored", p.id, c.offset, head)})
-}
-
-// Commit tells the coordinator how far the gate is. With pinned partitions there is nobody to tell.
-func (s *Source) Commit(ctx context.Context, positions []sources.Position) error {
-	if s.o.Group == "" || len(positions) == 0 {
-		return nil
-	}
-	m, offsets, err := s.checkCommit(positions)
-	if err != nil {
-		return fmt.Errorf("committing to group %s: %w", s.o.Group, err)
-	}
-	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
-		describe(req, positions)
-		return nil
-	})
-	m.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, e error) {
-		err = commitError(resp, e)
-	})
-	if err != nil {
-		return fmt.Errorf("committing to group %s: %w", s.o.Group, err)
-	}
-	return nil
-}
-
-// checkCommit refuses what is not ours: the coordinator would take it.
-func (s *Source) checkCommit(positions []sources.Position) (*member, map[string]map[int32]kgo.EpochOffset, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.member == nil {
-		return nil, nil, errors.New("the group is not joined")
-	}
-	offsets := map[string]map[int32]kgo.EpochOffset{}
-	for _, pos := range positions {
-		p := s.parts[key{pos.Partition.Topic, pos.Partition.Number}]
-		if p == nil || !p.assigned || p.id != pos.Partition {
-			return nil, nil, fmt.Errorf("%s is not assigned to us", pos.Partition)
-		}
-		if pos.Next < p.head { // of an earlier assignment: the owners in between are further
-			return nil, nil, fmt.Errorf("position %d of %s is behind %d, where our assignment began", pos.Next, pos.Partition, p.head)
-		}
-		if offsets[p.topic] == nil {
-			offsets[p.topic] = map[int32]kgo.EpochOffset{}
-		}
-		offsets[p.topic][p.number] = kgo.EpochOffset{Epoch: pos.LeaderEpoch, Offset: pos.Next}
-	}
-	return s.member, offsets, nil
-}
-
-// describe names the last segment in the commit, and the topic by its id: a topic of the same name does not get our offset.
-func describe(req *kmsg.OffsetCommitRequest, positions []sources.Position) {
-	by := map[key]sources.Position{}
-	for _, pos := range positions {
-		by[key{pos.Partition.Topic, pos.Partition.Number}] = pos
-	}
-	for i := range req.Topics {
-		t := &req.Topics[i]
-		for j := range t.Partitions {
-			p := &t.Partitions[j]
-			pos := by[key{t.Topic, p.Partition}]
-			p.Metadata = kmsg.StringPtr(fmt.Sprintf("%s%d", ours, pos.First))
-			t.TopicID = pos.Partition.TopicID
-		}
-	}
-}
-
-func commitError(resp *kmsg.OffsetCommitResponse, err error) error {
-	if err != nil {
-		return err
-	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			if e := kerr.ErrorForCode(p.ErrorCode); e != nil {
-				err = errors.Join(err, fmt.Errorf("%s/%d: %w", t.Topic, p.Partition, e))
-			}
-		}
-	}
-	return err
 }
 
 // Seek lets go of the partition and begins it again, at next or behind.

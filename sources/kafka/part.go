@@ -325,7 +325,6 @@ func answered(err error) bool {
 }
 
 func (s *Source) addGap(p *part, resume int64) {
-	s.o.Logger.Warn("retention took records before they were read", "partition", p.id.String(), "from", p.ask, "to", resume)
 	s.pending = append(s.pending, &chunk{part: p, broker: -1, at: p.ask, gap: "retention", gapEnd: resume})
 	p.ask, p.askEpoch = resume, -1
 }

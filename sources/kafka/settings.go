@@ -23,9 +23,8 @@ import (
 
 // Options say which logs of which cluster are read, and from where.
 type Options struct {
-	Stream string       // the stream's name, for logs
 	Client string       // the client id brokers see: node id~instance
-	Logger *slog.Logger // nil discards
+	Logger *slog.Logger // the stream's; what Next tells is not logged here. nil discards
 
 	Brokers   []string // host:port
 	ClusterID string   // replaces what the brokers report; empty: what they report

@@ -273,9 +273,6 @@ func (s *Source) tell(e sources.Event) {
 	s.notify()
 }
 
-// notice tells an operator; whoever takes the events logs them.
-func (s *Source) notice(n sources.Notice) { s.tell(n) }
-
 // sleep waits for d, where it is not 0, or until changed is closed. It returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) error {
 	var due <-chan time.Time

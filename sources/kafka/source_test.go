@@ -1,9 +1,12 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -182,6 +185,25 @@ func TestBrokerAway(t *testing.T) {
 		r.Until("the rest", func() bool { return r.Total() == 20 })
 		if down := slices.DeleteFunc(r.Notices, func(n sources.Notice) bool { return n.Kind != "source_down" }); len(down) > 1 {
 			t.Fatalf("told %d times: %v", len(down), down)
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}
+
+// What Next tells is the receiver's to log: the source has nothing to add.
+func TestTellsOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		var log bytes.Buffer
+		r := w.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		p := r.Only()
+		w.check(w.cluster.DeleteTopic("orders"))
+		r.Until("a hold", func() bool { return r.Held[p] != "" })
+		w.check(w.cluster.CreateTopic("orders", 1, nil))
+		r.Until("a notice", func() bool { return r.Noticed("topic_recreated") })
+		w.cluster.ControlKey(-1, away(time.Minute, w.cluster))
+		r.Until("the return", func() bool { return r.Noticed("source_down") && r.Noticed("source_up") })
+		synctest.Wait()
+		if log.Len() > 0 {
+			t.Fatalf("logged: %s", &log)
 		}
 	}, kfake.SeedTopics(1, "orders"))
 }

@@ -64,7 +64,7 @@ func (s *Source) look() {
 
 func (s *Source) unreachable(err error) {
 	if s.brokers.failed() {
-		s.notice(sources.Notice{Kind: "source_down", Text: fmt.Sprintf("the brokers cannot be reached: %v", err), Partition: s.whole()})
+		s.tell(sources.Notice{Kind: "source_down", Text: fmt.Sprintf("the brokers cannot be reached: %v", err), Partition: s.whole()})
 	}
 }
 
@@ -75,7 +75,7 @@ func (s *Source) whole() record.Partition { return record.Partition{Cluster: s.c
 func (s *Source) see(seen topology) {
 	defer s.notify()
 	if s.brokers.reached() {
-		s.notice(sources.Notice{Kind: "source_up", Text: "the brokers answer again", Partition: s.whole()})
+		s.tell(sources.Notice{Kind: "source_up", Text: "the brokers answer again", Partition: s.whole()})
 	}
 	if !s.sameCluster(seen.cluster) {
 		return
@@ -119,7 +119,7 @@ func (s *Source) seeMissing() {
 			continue
 		}
 		if s.missing[name]++; s.missing[name] == 2 {
-			s.notice(sources.Notice{Kind: "topic_missing", Text: fmt.Sprintf("the topic %s does not exist", name),
+			s.tell(sources.Notice{Kind: "topic_missing", Text: fmt.Sprintf("the topic %s does not exist", name),
 				Partition: record.Partition{Cluster: s.cluster, Topic: name}})
 		}
 	}
@@ -151,7 +151,7 @@ func (s *Source) recreated(p *part, t topic) {
 	}
 	now := p.id
 	now.TopicID = t.id
-	s.notice(sources.Notice{Kind: "topic_recreated", Partition: now,
+	s.tell(sources.Notice{Kind: "topic_recreated", Partition: now,
 		Text: fmt.Sprintf("the topic %s was deleted and created again: its id was %x and is %x", p.topic, p.id.TopicID, t.id)})
 	s.adopt(p.key)
 }

@@ -49,7 +49,7 @@ func TestKafkaSource(t *testing.T) {
 	f := func(name string, run func(t *kafkaTopic), change ...func(*kafka.Options)) {
 		t.Run(name, func(t *testing.T) {
 			topic := &kafkaTopic{KafkaServer: k, t: t, name: "source-" + fmt.Sprintf("%x", time.Now().UnixNano())}
-			topic.opt = kafka.Options{Stream: "s", Brokers: k.Brokers(), Topics: []string{topic.name}, Group: topic.name, SessionTimeout: 10 * time.Second,
+			topic.opt = kafka.Options{Brokers: k.Brokers(), Topics: []string{topic.name}, Group: topic.name, SessionTimeout: 10 * time.Second,
 				Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 			for _, c := range change {
 				c(&topic.opt)
