@@ -91,11 +91,11 @@ func TestLogsWhatTheSourceTells(t *testing.T) {
 				t.Errorf("%q, want %q", line, want)
 			}
 		}
-		f(sources.Notice{Partition: orders, Kind: "topic_recreated", Text: "it is another"}, "WARN msg=\"it is another\" event=topic_recreated partition=orders/0\n")
+		f(sources.Notice{Partition: orders, Kind: "topic_recreated", Text: "it is another"}, "WARN msg=\"it is another\" partition=orders/0 event=topic_recreated\n")
 		f(sources.Notice{Kind: "source_down", Text: "away"}, "WARN msg=away event=source_down\n")
-		f(sources.Held{Partition: orders, Reason: "why"}, "ERROR msg=\"held and not read\" partition=orders/0 reason=why\n")
+		f(sources.Held{Partition: orders, Reason: "why"}, "ERROR msg=\"a partition is held and not read\" partition=orders/0 reason=why\n")
 		f(sources.Held{Partition: orders, Reason: "why"}, "")
-		f(sources.Held{Partition: orders}, "INFO msg=\"read again\" partition=orders/0\n")
-		f(sources.Held{Reason: "why"}, "ERROR msg=\"held and not read\" reason=why\n")
+		f(sources.Held{Partition: orders}, "INFO msg=\"a partition is read again\" partition=orders/0\n")
+		f(sources.Held{Reason: "why"}, "ERROR msg=\"the stream is held and not read\" reason=why\n")
 	})
 }
