@@ -43,6 +43,7 @@ type controller struct {
 
 	pace pace
 
+	begins     turns    // safe for concurrent use
 	gateFailed failures // safe for concurrent use
 	genesis    sync.Map // record.Partition → int64, where raw's chain begins; safe for concurrent use
 }
@@ -54,7 +55,7 @@ func newController(opt Options, crew *crew) *controller {
 		parts:  map[record.Partition]*part{}, held: map[record.Partition]string{}, ends: map[record.Partition]int64{},
 		busy: map[record.Partition]bool{}, mine: map[record.Partition]int64{}, releasing: map[*part]bool{}, parked: newParked(),
 		events: make(chan sources.Event), written: make(chan written), committed: make(chan committed, 1),
-		slots: make(chan struct{}, opt.Writers), gone: make(chan struct{}),
+		slots: make(chan struct{}, opt.Writers), gone: make(chan struct{}), begins: make(turns, begins),
 	}
 }
 

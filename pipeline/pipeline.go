@@ -144,7 +144,7 @@ func (s *Stream) gate(ctx context.Context, p record.Partition, genesis func(cont
 	wait := flow.Backoff{Base: 200 * time.Millisecond, Max: 10 * time.Second}
 	s.opt.Raw.End(p)
 	for {
-		head, err := s.opt.Raw.Begin(ctx, p, genesis)
+		head, err := s.ctl.begins.head(ctx, s.opt.Raw, p, genesis)
 		if err == nil {
 			s.ctl.genesis.Store(p, head.Genesis)
 			return sources.Start{Next: head.Next, LeaderEpoch: head.LeaderEpoch, Stored: head.Next > head.Genesis}, nil
