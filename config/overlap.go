@@ -80,10 +80,10 @@ func (p pair) key() string {
 }
 
 func search(p, q *syntax.Prog) (what string, shared bool) {
-	todo := []pair{{}}
-	seen := map[string]bool{todo[0].key(): true}
-	for ; len(todo) > 0; todo = todo[1:] {
-		next := todo[0]
+	queue := []pair{{}}
+	seen := map[string]bool{queue[0].key(): true}
+	for ; len(queue) > 0; queue = queue[1:] {
+		next := queue[0]
 		if next.name != "" && next.a.ends(p, next.name) && next.b.ends(q, next.name) {
 			return fmt.Sprintf("both take a topic such as %q", next.name), true
 		}
@@ -94,7 +94,7 @@ func search(p, q *syntax.Prog) (what string, shared bool) {
 			n := pair{next.name + string(letter), next.a.step(p, next.name, letter), next.b.step(q, next.name, letter)}
 			if key := n.key(); !seen[key] {
 				seen[key] = true
-				todo = append(todo, n)
+				queue = append(queue, n)
 			}
 		}
 	}
@@ -135,22 +135,22 @@ func (s state) reach(p *syntax.Prog, name string, next rune) (open []uint32, don
 	}
 	flags := syntax.EmptyOpContext(last, next)
 	seen := make([]bool, len(p.Inst))
-	todo := append(slices.Clone(s.at), uint32(p.Start))
-	for len(todo) > 0 {
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	queue := append(slices.Clone(s.at), uint32(p.Start))
+	for len(queue) > 0 {
+		at := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
 		if seen[at] {
 			continue
 		}
 		seen[at] = true
 		switch i := &p.Inst[at]; i.Op {
 		case syntax.InstAlt, syntax.InstAltMatch:
-			todo = append(todo, i.Out, i.Arg)
+			queue = append(queue, i.Out, i.Arg)
 		case syntax.InstCapture, syntax.InstNop:
-			todo = append(todo, i.Out)
+			queue = append(queue, i.Out)
 		case syntax.InstEmptyWidth:
 			if syntax.EmptyOp(i.Arg)&^flags == 0 {
-				todo = append(todo, i.Out)
+				queue = append(queue, i.Out)
 			}
 		case syntax.InstMatch:
 			done = true

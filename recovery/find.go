@@ -16,7 +16,7 @@ import (
 
 // find lists the windows that are missing and settled: of each partition in the order of offsets, and of all partitions in turns, so
 // that a long backlog of one does not keep another's gap waiting.
-func (a *Agent) find(ctx context.Context) (todo []window, err error) {
+func (a *Agent) find(ctx context.Context) (due []window, err error) {
 	assigned := a.opt.Assigned(ctx)
 	a.forget(assigned)
 	partitions := slices.SortedFunc(maps.Keys(assigned), compare)
@@ -32,11 +32,11 @@ func (a *Agent) find(ctx context.Context) (todo []window, err error) {
 	for n := range longest {
 		for i, p := range partitions {
 			if n < len(missing[i]) {
-				todo = append(todo, window{p, missing[i][n]})
+				due = append(due, window{p, missing[i][n]})
 			}
 		}
 	}
-	return todo, err
+	return due, err
 }
 
 func compare(p, q record.Partition) int {

@@ -142,16 +142,16 @@ func (w window) name(stream, sink string) string {
 // round finds what is missing now and fills it. What is wrong with one partition, a damaged segment say, does not keep the others
 // waiting; what is wrong with the destination ends the round. more says that windows are left.
 func (a *Agent) round(ctx context.Context) (more bool, err error) {
-	todo, err := a.find(ctx)
-	a.show(ctx, todo)
-	if len(todo) == 0 {
+	due, err := a.find(ctx)
+	a.show(ctx, due)
+	if len(due) == 0 {
 		if err == nil {
 			a.opt.Lane.Complete()
 		}
 		return false, err
 	}
 	begun, bad := time.Now(), map[record.Partition]bool{}
-	for _, w := range todo {
+	for _, w := range due {
 		if time.Since(begun) > turn {
 			return true, err
 		}
@@ -206,9 +206,9 @@ func (a *Agent) working(on string) {
 }
 
 // show publishes the backlog as it was found.
-func (a *Agent) show(ctx context.Context, todo []window) {
-	b := Backlog{Windows: int64(len(todo)), Oldest: a.oldest(ctx, todo)}
-	for _, w := range todo {
+func (a *Agent) show(ctx context.Context, due []window) {
+	b := Backlog{Windows: int64(len(due)), Oldest: a.oldest(ctx, due)}
+	for _, w := range due {
 		b.Records += w.s.Len()
 	}
 	a.mu.Lock()
@@ -231,9 +231,9 @@ func (a *Agent) filled(w window) {
 const lookups = 8
 
 // oldest is the age of the oldest window, as far as it is known: of each partition the first one counts, and its segment is read once.
-func (a *Agent) oldest(ctx context.Context, todo []window) (age time.Duration) {
+func (a *Agent) oldest(ctx context.Context, due []window) (age time.Duration) {
 	seen, ages, asked := map[record.Partition]bool{}, map[window]time.Time{}, 0
-	for _, w := range todo {
+	for _, w := range due {
 		if seen[w.p] {
 			continue
 		}
