@@ -48,6 +48,7 @@ type endless struct {
 func (e *endless) Traits() sources.Traits                           { return sources.Traits{} }
 func (e *endless) Open(context.Context, sources.Gate) error         { return nil }
 func (e *endless) Seek(record.Partition, int64)                     {}
+func (e *endless) Buffered() int64                                  { return 0 }
 func (e *endless) Rejoin()                                          {}
 func (e *endless) Commit(context.Context, []sources.Position) error { return nil }
 func (e *endless) Close(context.Context) error                      { return nil }

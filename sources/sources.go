@@ -57,6 +57,9 @@ type Source interface {
 	// names; with any other error it has taken none.
 	Commit(ctx context.Context, positions []Position) error
 
+	// Buffered is the memory in bytes of what was read ahead and not delivered: compressed as it came, or decoded.
+	Buffered() int64
+
 	// Close leaves the group and ends what runs.
 	Close(ctx context.Context) error
 }

@@ -22,6 +22,7 @@ var (
 	descLag      = describe("source_lag_records", "Offsets between raw's end and the end of the source's log.", "topic", "partition")
 	descLagTime  = describe("source_lag_seconds", "How long the source has had records that raw has not, as precise as this is asked; 0 where raw has all.", "topic", "partition")
 	descHeld     = describe("source_held", "1 while a partition is not read until an operator or the source changes something; with empty topic and partition, the stream as a whole.", "topic", "partition")
+	descBuffered = describe("source_buffered_bytes", "Memory of what the source has read ahead and the budget has not counted yet.")
 	descBudget   = describe("flow_budget_bytes", "Bytes of the budget that are taken.")
 	descQueue    = describe("lane_queue_bytes", "Bytes that a lane holds, open loads included.", "sink")
 	descBacklog  = describe("recovery_backlog_bytes", "Compressed bytes in raw that a sink misses: its backlog in records times the mean of what this process has stored.", "sink")
@@ -32,7 +33,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLag, descLagTime, descHeld, descBudget, descQueue, descBacklog, descRejected, descShed, descDrops} {
+	for _, d := range []*prometheus.Desc{descLag, descLagTime, descHeld, descBuffered, descBudget, descQueue, descBacklog, descRejected, descShed, descDrops} {
 		to <- d
 	}
 }
@@ -54,6 +55,7 @@ func (g *gauges) collect(s *stream, r *rooms, to chan<- prometheus.Metric) {
 	}
 	st := s.ask(r)
 	_, _, held, _ := s.look()
+	send(descBuffered, prometheus.GaugeValue, float64(r.source.Buffered()))
 	send(descBudget, prometheus.GaugeValue, float64(st.InFlight))
 	send(descHeld, prometheus.GaugeValue, one01(st.Held != "" || held != ""), "", "")
 	for _, p := range st.Partitions {

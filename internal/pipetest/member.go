@@ -276,6 +276,9 @@ func (m *Member) pause(paused bool) {
 // Seek implements sources.Source: where the partition goes on, the gate says.
 func (m *Member) Seek(p record.Partition, _ int64) { m.Rebalance(false, p) }
 
+// Buffered implements sources.Source.
+func (m *Member) Buffered() int64 { return 0 }
+
 // Rejoin implements sources.Source.
 func (m *Member) Rejoin() {
 	m.mu.Lock()

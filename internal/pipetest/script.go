@@ -65,6 +65,9 @@ func (s *Script) Resume() { s.called("resume") }
 // Seek implements sources.Source.
 func (s *Script) Seek(p record.Partition, next int64) { s.called("seek %v %d", p, next) }
 
+// Buffered implements sources.Source.
+func (s *Script) Buffered() int64 { return 0 }
+
 // Rejoin implements sources.Source.
 func (s *Script) Rejoin() { s.called("rejoin") }
 
