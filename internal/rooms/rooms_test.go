@@ -31,13 +31,31 @@ func floors(t *testing.T) map[string]int {
 	return out
 }
 
+// controlHouse reads which rooms of the table stand in the control house.
+func controlHouse(t *testing.T) map[string]bool {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(doc), "### Control house")
+	if !found {
+		t.Fatal("docs/ARCHITECTURE.md has no table of the control house")
+	}
+	out := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\| \d \| (\S+) \|`).FindAllStringSubmatch(table, -1) {
+		out[m[1]] = true
+	}
+	return out
+}
+
 // suites and the tests' own packages stand beside the house.
 func outside(room string) bool {
 	return strings.HasPrefix(room, "internal/") || strings.HasPrefix(room, "test/") || strings.HasSuffix(room, "test") || strings.HasPrefix(room, "store/")
 }
 
 func TestRoomsImportLowerFloorsOnly(t *testing.T) {
-	floor := floors(t)
+	floor, control := floors(t), controlHouse(t)
 	list := exec.Command("go", append([]string{"list", "-e", "-f", `{{.ImportPath}} {{join .Imports " "}}`}, packages(t)...)...)
 	list.Dir = "../.."
 	out, err := list.Output()
@@ -58,7 +76,7 @@ func TestRoomsImportLowerFloorsOnly(t *testing.T) {
 			continue
 		}
 		for _, imp := range fields[1:] {
-			check(t, floor, room, mine, strings.TrimPrefix(imp, module), strings.HasPrefix(imp, module))
+			check(t, floor, control, room, mine, strings.TrimPrefix(imp, module), strings.HasPrefix(imp, module))
 		}
 	}
 	for room := range floor {
@@ -84,13 +102,18 @@ func packages(t *testing.T) (out []string) {
 	return slices.Compact(out)
 }
 
-func check(t *testing.T, floor map[string]int, room string, mine int, imp string, ours bool) {
+// between are rooms that belong to neither house.
+var between = map[string]bool{"unit": true}
+
+func check(t *testing.T, floor map[string]int, control map[string]bool, room string, mine int, imp string, ours bool) {
 	switch {
 	case !ours || imp == "store":
 	case imp == "admin" && room != "cmd/twgd":
 		t.Errorf("%s imports admin, which only cmd/twgd may", room)
 	case outside(imp):
 		t.Errorf("%s imports %s, which is for tests", room, imp)
+	case control[imp] != control[room] && room != "cmd/twgd" && !between[imp]:
+		t.Errorf("%s imports %s, which stands in the other house", room, imp)
 	case floor[imp] >= mine:
 		t.Errorf("%s (floor %d) imports %s (floor %d)", room, mine, imp, floor[imp])
 	}
