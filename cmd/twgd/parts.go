@@ -34,7 +34,7 @@ var parts = config.Parts{
 }
 
 // loadConfig reads and checks a configuration file.
-func loadConfig(path string) (*config.Config, error) {
+func loadConfig(path string, set ...config.Set) (*config.Config, error) {
 	if path == "" {
 		return nil, fail(exitUsage, fmt.Errorf("no configuration file: give one with -c FILE, or print one with `twgd config example`"))
 	}
@@ -45,7 +45,7 @@ func loadConfig(path string) (*config.Config, error) {
 	if err != nil {
 		return nil, fail(exitUsage, fmt.Errorf("reading the configuration: %w", err))
 	}
-	cfg, err := config.Load(data, path, os.LookupEnv, parts)
+	cfg, err := config.Load(data, path, os.LookupEnv, parts, set...)
 	return cfg, fail(exitUsage, err)
 }
 

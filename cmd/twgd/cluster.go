@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/stream-arrow/twgd/backup"
+	"github.com/stream-arrow/twgd/cluster"
+	"github.com/stream-arrow/twgd/config"
+	"github.com/stream-arrow/twgd/lease"
+	"github.com/stream-arrow/twgd/recovery"
+	"github.com/stream-arrow/twgd/store"
+)
+
+// part is what this process is in its cluster: the control house as the streams and the commands see it.
+type part struct {
+	node  *cluster.Node
+	store store.Bucket // of backups; nil where there are none
+}
+
+// joining says how a process was started, where that is not in the file.
+type joining struct {
+	found bool // run --found
+	join  bool // twgd join
+}
+
+// openPart takes this node's place in the cluster. It listens, and decides nothing yet. At size 0 there is no cluster: nil.
+func openPart(n *node, how joining) (_ *part, err error) {
+	if n.cfg.Cluster.Size == 0 {
+		return nil, nil
+	}
+	p := &part{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	o, err := clusterOptions(n.cfg, n.log)
+	if err != nil {
+		return nil, err
+	}
+	o.Instance, o.Found, o.Joining, o.Registerer = n.random(), how.found, how.join, n.registry
+	o.Stop = func(reason error) { n.log.Info("the node ends", "reason", reason); n.end() }
+	if o.Backup, p.store, err = openBackups(context.Background(), n.cfg, n.log); err != nil {
+		return nil, err
+	}
+	p.node, err = cluster.New(o)
+	return p, err
+}
+
+// run takes part until ctx ends. The function that it returns is called when the streams have drained: it waits until this node has handed
+// over. end is called where the node cannot take part any more.
+func (p *part) run(ctx context.Context, end func()) (wait func() error) {
+	if p == nil {
+		return func() error { return nil }
+	}
+	drained, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		err := p.node.Run(ctx, drained)
+		end()
+		ended <- err
+	}()
+	return func() error {
+		close(drained)
+		return errors.Join(<-ended, p.close())
+	}
+}
+
+func (p *part) close() error {
+	if p == nil || p.store == nil {
+		return nil
+	}
+	return p.store.Close()
+}
+
+// clusterOptions are what the file says of the cluster. Commands for a stopped node begin with them too.
+func clusterOptions(cfg *config.Config, log *slog.Logger) (cluster.Options, error) {
+	c := &cfg.Cluster
+	return cluster.Options{
+		Cluster: c.Name, Node: cfg.Node.ID, Ordinal: ordinal(cfg.Node.Ordinal, cfg.Node.ID), Mode: cfg.Node.Mode, Dir: cfg.Node.DataDir,
+		Size: c.Size, VoterBudget: float64(c.VoterBudget), Settle: time.Duration(c.Settle),
+		Listen: string(c.Listen), Gossip: string(c.Gossip), Advertise: c.Advertise, Join: c.Join,
+		FoundAfter: time.Duration(c.FoundAfter), Grace: time.Duration(cfg.Node.ShutdownGrace),
+		Secret: c.Secret, PreviousSecret: c.PreviousSecret, Log: log,
+	}, nil
+}
+
+// ordinal is the number that ends the host name, as a StatefulSet gives it, unless the file names one; -1 where there is none.
+func ordinal(key, host string) int {
+	if key != "" && key != "auto" {
+		host = key
+	}
+	digits := len(host)
+	for digits > 0 && host[digits-1] >= '0' && host[digits-1] <= '9' {
+		digits--
+	}
+	n, err := strconv.Atoi(host[digits:])
+	if err != nil || n > 1<<20 {
+		return -1
+	}
+	return n
+}
+
+// openBackups opens the place of backups; all nil where the file names none.
+func openBackups(ctx context.Context, cfg *config.Config, log *slog.Logger) (*cluster.BackupOptions, store.Bucket, error) {
+	b := &cfg.Cluster.Backup
+	if b.To == "" {
+		return nil, nil, nil
+	}
+	spool, err := spoolDir(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	bucket, err := store.Open(ctx, string(b.To), store.Options{SpoolDir: spool})
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening cluster.backup.to: %w", err)
+	}
+	place, err := backup.Open(bucket, cfg.Cluster.Name, backup.Options{
+		Keep: b.Keep, EncryptTo: b.EncryptTo, IdentityFile: b.IdentityFile, SpoolDir: spool, Log: log,
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, bucket.Close())
+	}
+	return &cluster.BackupOptions{Place: place, Every: time.Duration(b.Every), Restore: b.Restore == "auto"}, bucket, nil
+}
+
+// status is the cluster's part of /status: null at size 0.
+func (p *part) status() (json.RawMessage, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return json.Marshal(p.node.Status())
+}
+
+// windowLease is how long a window stays with an agent that has gone silent. A window is renewed while it is worked on.
+const windowLease = 30 * time.Second
+
+// claims are leases on windows; within one process at size 0.
+func (p *part) claims() recovery.Claims {
+	if p == nil {
+		return new(recovery.Local)
+	}
+	return leasedWindows{p.node.Leases()}
+}
+
+type leasedWindows struct{ leases *lease.Client }
+
+// Claim implements recovery.Claims.
+func (l leasedWindows) Claim(ctx context.Context, name string) (recovery.Claim, bool, error) {
+	held, ok, err := l.leases.Try(ctx, "window/"+name, windowLease)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	return leasedWindow{held}, true, nil
+}
+
+type leasedWindow struct{ *lease.Held }
+
+func (w leasedWindow) Done(ctx context.Context) error {
+	err := w.Held.Done(ctx)
+	if errors.Is(err, lease.ErrStale) {
+		return fmt.Errorf("%w: %w", recovery.ErrStale, err)
+	}
+	return err
+}
+
+// Release gives the window back. Where that fails its lease runs out.
+func (w leasedWindow) Release(ctx context.Context) { _ = w.Held.Release(ctx) }
+
+// officeLease is how long an office stays with a node that has gone silent.
+const officeLease = 10 * time.Second
+
+// elections are leases on offices; at size 0 this node holds each.
+func (p *part) elections() recovery.Elections {
+	if p == nil {
+		return recovery.Alone{}
+	}
+	return offices{p.node.Leases()}
+}
+
+type offices struct{ leases *lease.Client }
+
+// Elected implements recovery.Elections.
+func (o offices) Elected(ctx context.Context, name string, role func(context.Context)) {
+	_ = o.leases.Elect("office/"+name, officeLease).Run(ctx, func(ctx context.Context, _ uint64) { role(ctx) })
+}
