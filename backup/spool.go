@@ -46,25 +46,29 @@ func (p plain) Close() error { return p.s.Close() }
 const chunk = 4 << 20
 
 // fetch reads an object into a spool, which the caller closes.
-func (p *Place) fetch(ctx context.Context, name string) (s *spool, err error) {
-	if s, err = newSpool(p.opt.SpoolDir); err != nil {
+func (p *Place) fetch(ctx context.Context, name string) (*spool, error) {
+	s, err := newSpool(p.opt.SpoolDir)
+	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			s.Close()
-		}
-	}()
+	if err := p.copyTo(ctx, s, name); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (p *Place) copyTo(ctx context.Context, s *spool, name string) error {
 	for {
 		b, err := p.bucket.ReadRange(ctx, p.key(name), s.size, chunk)
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", name, err)
+			return fmt.Errorf("reading %s: %w", name, err)
 		}
 		if _, err := s.Write(b); err != nil {
-			return nil, fmt.Errorf("keeping %s to read it: %w", name, err)
+			return fmt.Errorf("keeping %s to read it: %w", name, err)
 		}
 		if len(b) < chunk {
-			return s, nil
+			return nil
 		}
 	}
 }

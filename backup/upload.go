@@ -112,8 +112,7 @@ func (u *upload) check(ctx context.Context, s *spool) error {
 	return plain.Close()
 }
 
-// give writes the checked bytes under the backup's own name. An object that has the name already is the work of this very call, of
-// which a reply was lost, or another node's backup of the same moment; if it verifies, it is as good.
+// give writes the checked bytes under the backup's own name.
 func (u *upload) give(ctx context.Context, from *spool) error {
 	err := u.publish(ctx, u.name, func(w io.Writer) error {
 		_, err := io.Copy(w, until{ctx, from.reader()})
@@ -129,12 +128,21 @@ func (u *upload) give(ctx context.Context, from *spool) error {
 	if !errors.Is(err, ErrDamaged) {
 		return err
 	}
-	info, cerr := u.p.Check(ctx, u.name, u.verify)
-	if cerr != nil {
-		return err
+	return u.settle(ctx, err)
+}
+
+// settle deals with an object that has the backup's name and not our bytes. If it is another node's backup of the same moment, it is
+// as good as ours. If it is damaged when it is read a second time, too, it is taken away: nobody can restore it.
+func (u *upload) settle(ctx context.Context, found error) error {
+	info, err := u.p.Check(ctx, u.name, u.verify)
+	switch {
+	case err == nil || errors.Is(err, ErrIdentity):
+		u.size, u.foot.plain, u.head.sealed = info.Size, info.Plain, info.Sealed
+		return nil
+	case passable(err):
+		return errors.Join(found, u.p.bucket.Delete(ctx, u.p.key(u.name)))
 	}
-	u.size, u.foot.plain = info.Size, info.Plain
-	return nil
+	return found
 }
 
 // drop removes the temporary object. Where that fails, a later backup does it.
