@@ -14,12 +14,16 @@ import (
 )
 
 // Load reads a configuration from data; file names it in messages. env looks up the environment, as os.LookupEnv does. The
-// error is of type Problems and holds every mistake that the file has; there is no configuration then. set are values that stand above the file's.
-func Load(data []byte, file string, env func(string) (string, bool), parts Parts, set ...Set) (*Config, error) {
-	return load(data, file, expander{env, readFile}, parts, set...)
+// error is of type Problems and holds every mistake that the file has; there is no configuration then.
+func Load(data []byte, file string, env func(string) (string, bool), parts Parts) (*Config, error) {
+	return load(data, file, expander{env, readFile}, parts)
 }
 
-func load(data []byte, file string, e expander, parts Parts, set ...Set) (*Config, error) {
+func load(data []byte, file string, e expander, parts Parts) (*Config, error) {
+	return loadWith(data, file, e, parts, nil)
+}
+
+func loadWith(data []byte, file string, e expander, parts Parts, j *Joining) (*Config, error) {
 	d := &decoder{file: file, expander: e, parts: parts,
 		at: map[string]position{}, bad: map[string]bool{}, hidden: map[string]bool{}}
 	cfg := &Config{spec: specOf(parts), hidden: d.hidden}
@@ -28,12 +32,8 @@ func load(data []byte, file string, e expander, parts Parts, set ...Set) (*Confi
 		d.problems = append(d.problems, *fault)
 	}
 	if root != nil {
-		for _, s := range set {
-			if err := s.apply(root); err != nil {
-				return nil, err
-			}
-		}
 		d.decode(cfg.spec, root, reflect.ValueOf(cfg).Elem(), "")
+		j.apply(d, &cfg.Cluster)
 		d.complete(cfg)
 		d.check(cfg)
 	}
