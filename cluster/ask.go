@@ -130,8 +130,8 @@ func (a *asker) targets(ctx context.Context) map[string]bool {
 		t[address] = false
 	}
 	for _, m := range a.n.gossipMembers() {
-		if m.Alive && m.Meta.Address != "" {
-			t[m.Meta.Address] = false
+		if m.Alive && m.Address != "" {
+			t[m.Address] = false
 		}
 	}
 	delete(t, a.n.address())
@@ -169,8 +169,8 @@ func (n *Node) resolve(ctx context.Context, entry string) []string {
 // complain says once, and again each minute, why an address refuses us: what an operator has to mend is an error of the key, of the name,
 // or of the founding. A peer that is merely silent is named in what is waited for.
 func (n *Node) complain(address string, err error) {
-	var foreign *wire.ErrForeignCluster
-	var secret *wire.ErrSecret
+	var foreign wire.ErrForeignCluster
+	var secret wire.ErrSecret
 	switch {
 	case errors.As(err, &foreign), errors.As(err, &secret):
 		n.alarms.raise("refused "+address, err.Error())

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/stream-arrow/twgd/roster"
 )
 
 // book knows where servers are: server id → host:port of their wire. The last sighting wins, whoever brought it: a check-in, gossip, an
@@ -18,14 +21,18 @@ import (
 // memory the file is the only place that still names them; an address in it may be old, and costs a failed call, no more.
 //
 // Raft's own addresses are the server ids, so moving to another address changes no configuration: the next dial asks the book.
+// The file also keeps the facts of the founding that this disk belongs to: Raft shows its table only when a leader has told it what is
+// committed, and a node has to say whose it is before that. They may lag.
+//
 // A book is safe for concurrent use.
 type book struct {
-	path string // empty: kept in memory only
+	path string
 	log  *slog.Logger
 
 	mu struct {
 		sync.Mutex
 		at    map[string]string // server id → address
+		facts factsFile
 		dirty bool
 	}
 }
@@ -46,12 +53,58 @@ func openBook(path string, log *slog.Logger) *book {
 		return b
 	}
 	maps.Copy(b.mu.at, f.Addresses)
+	b.mu.facts = f.Facts
 	return b
 }
 
+// bookFile is the file. docs/formats/node-files.md draws it.
 type bookFile struct {
 	Version   int               `json:"version"`
+	Facts     factsFile         `json:"facts"`
 	Addresses map[string]string `json:"addresses"`
+}
+
+type factsFile struct {
+	ServerID    string `json:"server_id"` // whose disk it was: the facts of another say nothing
+	Founding    string `json:"founding"`
+	Incarnation uint64 `json:"incarnation"`
+	Confirmed   bool   `json:"confirmed"`
+}
+
+// know keeps the facts of the founding that the server belongs to.
+func (b *book) know(id string, f roster.Facts) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := factsFile{id, hexOf(f.Founding), f.Incarnation, f.Confirmed}
+	if b.mu.facts != now {
+		b.mu.facts, b.mu.dirty = now, true
+	}
+}
+
+// known returns the facts that were last known of the server's founding, the key of deduplication left out.
+func (b *book) known(id string) roster.Facts {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := b.mu.facts
+	if f.ServerID != id {
+		return roster.Facts{}
+	}
+	return roster.Facts{Founding: foundingOf(f.Founding), Incarnation: f.Incarnation, Confirmed: f.Confirmed}
+}
+
+func hexOf(f [16]byte) string {
+	if f == ([16]byte{}) {
+		return ""
+	}
+	return hex.EncodeToString(f[:])
+}
+
+// foundingOf reads a founding id; zero where there is none or it is no such id.
+func foundingOf(text string) (f [16]byte) {
+	if b, err := hex.DecodeString(text); err == nil && len(b) == len(f) {
+		copy(f[:], b)
+	}
+	return f
 }
 
 // find returns the address of a server.
@@ -101,11 +154,11 @@ func (b *book) addresses() []string {
 // save writes the file if anything changed. A failure costs only the next start's shortcut: it is logged and tried again at the next change.
 func (b *book) save() {
 	b.mu.Lock()
-	f := bookFile{Version: 1, Addresses: maps.Clone(b.mu.at)}
+	f := bookFile{Version: 1, Facts: b.mu.facts, Addresses: maps.Clone(b.mu.at)}
 	dirty := b.mu.dirty
 	b.mu.dirty = false
 	b.mu.Unlock()
-	if !dirty || b.path == "" {
+	if !dirty {
 		return
 	}
 	if err := writeJSON(b.path, f); err != nil {

@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/stream-arrow/twgd/cluster/wire"
+	"github.com/stream-arrow/twgd/roster"
 )
 
 // The methods that a node answers on its port. Bodies are JSON, unknown fields are ignored, so that versions can stand side by side; only
@@ -49,6 +51,7 @@ type hello struct {
 	Incarnation uint64   `json:"incarnation,omitempty"`
 	Confirmed   bool     `json:"confirmed,omitempty"`
 	Leader      leaderAt `json:"leader"`
+	Leading     bool     `json:"leading,omitempty"`
 	LastIndex   uint64   `json:"last_index,omitempty"`
 	LastTerm    uint64   `json:"last_term,omitempty"`
 	Seats       []string `json:"seats,omitempty"` // voters of the configuration it holds
@@ -62,33 +65,37 @@ type leaderAt struct {
 
 // checkIn is what a node tells the leader each second and at each change.
 type checkIn struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Ordinal   int    `json:"ordinal"`
-	Address   string `json:"address"`
-	Gossip    string `json:"gossip"`
-	Mode      string `json:"mode"`
-	Intent    uint8  `json:"intent"`
-	Nonce     []byte `json:"nonce,omitempty"`
-	Founding  string `json:"founding,omitempty"`
-	Raft      bool   `json:"raft"` // Raft runs, so the indexes below say something
-	LastIndex uint64 `json:"last_index,omitempty"`
-	LastTerm  uint64 `json:"last_term,omitempty"`
-	SumIndex  uint64 `json:"sum_index,omitempty"`
-	Sum       []byte `json:"sum,omitempty"`
+	ID        string       `json:"id"`
+	Name      string       `json:"name"`
+	Ordinal   int          `json:"ordinal"`
+	Address   string       `json:"address"`
+	Mode      string       `json:"mode"`
+	Intent    roster.Intent `json:"intent"`
+	Nonce     uint64       `json:"nonce"` // of the process
+	LastIndex uint64       `json:"last_index,omitempty"` // of its log; 0 where Raft does not run
+	LastTerm  uint64       `json:"last_term,omitempty"`
+	Received  uint64       `json:"received,omitempty"` // grows while a snapshot comes in
+	Sums      []mark       `json:"sums,omitempty"`     // now and then, where Raft runs
 }
 
-// answer is what the leader says to a check-in. Only the leader fills more than Leader; it has made sure that it leads before it says
+// mark is an fsm.Mark on the port.
+type mark struct {
+	Index uint64 `json:"index"`
+	Sum   []byte `json:"sum"`
+}
+
+// answer is what the leader says to a check-in. Who does not lead fills Leader alone. A leader has made sure that it still leads before it says
 // anything by which a node could stop.
 type answer struct {
 	Leader      leaderAt          `json:"leader"`
 	Leading     bool              `json:"leading"`
 	Term        uint64            `json:"term,omitempty"`
-	Role        uint8             `json:"role,omitempty"`
-	Granted     []byte            `json:"granted,omitempty"` // the nonce that may stop
-	Refused     string            `json:"refused,omitempty"` // why a leave is refused
+	Role        roster.Role       `json:"role,omitempty"`
+	Granted     *roster.Mark      `json:"granted,omitempty"`
+	Refused     *roster.Mark      `json:"refused,omitempty"`
 	Tombstone   bool              `json:"tombstone,omitempty"`
 	Elsewhere   string            `json:"elsewhere,omitempty"` // your name is in contact there, under another birth
+	Stuck       bool              `json:"stuck,omitempty"`     // you were removed: nothing could be sent to your address
 	Founding    string            `json:"founding,omitempty"`
 	Incarnation uint64            `json:"incarnation,omitempty"`
 	Confirmed   bool              `json:"confirmed,omitempty"`
@@ -112,6 +119,9 @@ type tuneCall struct {
 // call asks a method at an address, with JSON both ways.
 func call[A, Q any](ctx context.Context, n *Node, address, method string, q Q) (A, error) {
 	var a A
+	if n.port == nil {
+		return a, errors.New("this node has no port: its cluster is of one")
+	}
 	body, err := json.Marshal(q)
 	if err != nil {
 		return a, err
@@ -129,9 +139,9 @@ func call[A, Q any](ctx context.Context, n *Node, address, method string, q Q) (
 	return a, nil
 }
 
-// handle answers a method with JSON both ways.
-func handle[Q, A any](p *wire.Port, method string, h func(context.Context, wire.Peer, Q) (A, error)) {
-	p.Handle(method, func(ctx context.Context, peer wire.Peer, body []byte) ([]byte, error) {
+// answering makes a handler of h, with JSON both ways.
+func answering[Q, A any](h func(context.Context, wire.Peer, Q) (A, error)) wire.Handler {
+	return func(ctx context.Context, peer wire.Peer, body []byte) ([]byte, error) {
 		var q Q
 		if len(body) > 0 {
 			if err := json.Unmarshal(body, &q); err != nil {
@@ -143,5 +153,5 @@ func handle[Q, A any](p *wire.Port, method string, h func(context.Context, wire.
 			return nil, err
 		}
 		return json.Marshal(a)
-	})
+	}
 }
