@@ -75,6 +75,7 @@ type checkIn struct {
 	LastIndex uint64       `json:"last_index,omitempty"` // of its log; 0 where Raft does not run
 	LastTerm  uint64       `json:"last_term,omitempty"`
 	Received  uint64       `json:"received,omitempty"` // grows while a snapshot comes in
+	Incarnation uint64 `json:"incarnation,omitempty"` // that its disk belongs to
 	Sums      []mark       `json:"sums,omitempty"`     // now and then, where Raft runs
 }
 
