@@ -9,6 +9,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"math"
 	"time"
 
 	"filippo.io/age"
@@ -106,15 +107,17 @@ func (f foot) lengths() []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(f.body))
 }
 
-// counter counts what passes on its way to w.
+// counter counts what passes on its way to w, and remembers how w failed.
 type counter struct {
-	w io.Writer
-	n int64
+	w   io.Writer
+	n   int64
+	err error
 }
 
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
+	c.err = err
 	return n, err
 }
 
@@ -198,47 +201,50 @@ func (c *container) check(sum hash.Hash, size int64) error {
 	if !bytes.Equal(sum.Sum(nil), c.sum[:]) {
 		return fmt.Errorf("%w: its checksum does not match", ErrDamaged)
 	}
-	if c.body != size-footSize-c.head.size() || c.plain < 0 {
+	if c.body != size-footSize-c.head.size() || c.plain < 0 || c.plain == math.MaxInt64 {
 		return fmt.Errorf("%w: its lengths do not match", ErrDamaged)
 	}
 	return nil
 }
 
-// decode writes the snapshot to w.
+// decode writes the snapshot to w. Whatever goes wrong is damage, but for what w says and what is missing to read it.
 func (c *container) decode(w io.Writer, with []age.Identity) error {
-	var body io.Reader = io.NewSectionReader(c.r, c.head.size(), c.body)
-	if c.sealed {
-		if len(with) == 0 {
-			return ErrIdentity
-		}
-		var err error
-		if body, err = age.Decrypt(body, with...); err != nil {
-			return unsealing(err)
-		}
+	body, err := c.unsealed(with)
+	if err != nil {
+		return err
 	}
 	dec, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return fmt.Errorf("decompressing: %w", err)
 	}
 	defer dec.Close()
-	n, err := io.Copy(w, io.LimitReader(struct{ io.Reader }{dec}, c.plain))
-	if err == nil {
-		err = c.atEnd(dec, n)
-	}
-	return err
-}
-
-// atEnd checks that the snapshot ends where the foot says. Reading once more is what makes the decoder check its last checksum.
-func (c *container) atEnd(dec io.Reader, n int64) error {
-	var more [1]byte
-	k, err := io.ReadFull(dec, more[:])
+	out := &counter{w: w}
+	// One byte more than there should be: it shows that there is more, and makes the decoder check its last checksum.
+	_, err = io.Copy(out, io.LimitReader(struct{ io.Reader }{dec}, c.plain+1))
 	switch {
-	case n != c.plain || k > 0:
-		return fmt.Errorf("%w: it does not hold %d bytes", ErrDamaged, c.plain)
-	case !errors.Is(err, io.EOF):
+	case out.err != nil:
+		return out.err
+	case err != nil:
 		return fmt.Errorf("%w: %v", ErrDamaged, err)
+	case out.n != c.plain:
+		return fmt.Errorf("%w: it does not hold %d bytes", ErrDamaged, c.plain)
 	}
 	return nil
+}
+
+func (c *container) unsealed(with []age.Identity) (io.Reader, error) {
+	body := io.NewSectionReader(c.r, c.head.size(), c.body)
+	if !c.sealed {
+		return body, nil
+	}
+	if len(with) == 0 {
+		return nil, ErrIdentity
+	}
+	r, err := age.Decrypt(body, with...)
+	if err != nil {
+		return nil, unsealing(err)
+	}
+	return r, nil
 }
 
 func unsealing(err error) error {
