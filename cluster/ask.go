@@ -51,7 +51,7 @@ func newAsker(n *Node, join []string) *asker {
 }
 
 // run asks until the context ends.
-func (a *asker) run(ctx context.Context) {
+func (a *asker) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		a.ask(ctx)
 		a.n.poke()
@@ -59,8 +59,9 @@ func (a *asker) run(ctx context.Context) {
 		if a.n.settled() {
 			every = askSeldom
 		}
-		a.n.wait(ctx, every)
+		wait(ctx, every)
 	}
+	return nil
 }
 
 // ask calls every target once and returns when all have answered or run out of time.
@@ -72,7 +73,7 @@ func (a *asker) ask(ctx context.Context) {
 	for t, join := range targets {
 		all.Go(func() {
 			h, err := call[hello](ctx, a.n, t, methodHello, a.n.hello())
-			a.note(t, join, h, err)
+			a.note(ctx, t, join, h, err)
 		})
 	}
 	all.Wait()
@@ -82,7 +83,7 @@ func (a *asker) ask(ctx context.Context) {
 	a.mu.Unlock()
 }
 
-func (a *asker) note(address string, join bool, h hello, err error) {
+func (a *asker) note(ctx context.Context, address string, join bool, h hello, err error) {
 	a.mu.Lock()
 	e := a.mu.heard[address]
 	if e == nil {
@@ -96,6 +97,7 @@ func (a *asker) note(address string, join bool, h hello, err error) {
 	a.mu.Unlock()
 	if err == nil {
 		a.n.meet(h)
+		a.n.outlived(ctx, address, h)
 	}
 	a.n.complain(address, err)
 }
@@ -121,6 +123,27 @@ func (a *asker) all() ([]heard, int) {
 	}
 	slices.SortFunc(out, func(x, y heard) int { return cmp.Compare(x.address, y.address) })
 	return out, a.mu.round
+}
+
+// heardNow returns what was heard.
+func (a *asker) heardNow() []heard {
+	all, _ := a.all()
+	return all
+}
+
+// outlived asks the leader of a newer incarnation of this node's founding for its word: what is on this disk was given up.
+func (n *Node) outlived(ctx context.Context, address string, h hello) {
+	f := n.facts()
+	if !h.Leading || f.Incarnation == 0 || h.Incarnation <= f.Incarnation || foundingOf(h.Founding) != f.Founding {
+		return
+	}
+	a, err := call[answer](ctx, n, address, methodCheckIn, n.present())
+	if err != nil || !a.Leading || a.Incarnation <= f.Incarnation {
+		return
+	}
+	n.mu.Lock()
+	n.mu.newer = &a
+	n.mu.Unlock()
 }
 
 // targets are the addresses to ask; true: it comes from the join list.

@@ -107,8 +107,10 @@ func (n *Node) takeIn(a answer) {
 	before := n.mu.answer
 	n.mu.answer, n.mu.answered, n.mu.firstWords = &a, time.Now(), true
 	n.mu.hint = a.Leader
+	n.mu.rejoined = n.mu.rejoined || a.Role != roster.None
 	id := n.mu.id
 	n.mu.Unlock()
+	n.warnOfFile(a.Settings)
 	if f := foundingOf(a.Founding); f != ([16]byte{}) && a.Role != roster.None {
 		n.book.know(id, roster.Facts{Founding: f, Incarnation: a.Incarnation, Confirmed: a.Confirmed})
 	}

@@ -18,17 +18,14 @@ type departure struct {
 	outcome chan error
 }
 
-func (d *departure) view(grace time.Duration) roster.Departure {
-	v := roster.Departure{Intent: d.intent}
+func (d *departure) view(grace time.Duration, nonce uint64) roster.Departure {
+	v := roster.Departure{Intent: d.intent, Nonce: nonce}
 	if d.intent == roster.Stays {
 		return v
 	}
 	v.Left = max(grace-time.Since(d.since), 0)
-	if d.intent == roster.Leaving {
-		v.Left = grace
-	}
 	if !d.last.IsZero() {
-		v.LastStop, v.Waited = true, time.Since(d.last)
+		v.Last, v.Waited = true, time.Since(d.last)
 	}
 	return v
 }
@@ -66,18 +63,25 @@ func (n *Node) lastStop() {
 	}
 }
 
-// remaining counts those that the last leader let go and still hears.
-func (o *office) remaining() int {
+// remaining names those that this last leader let go and still hears.
+func (n *Node) remaining() (names []string) {
+	r := n.current()
+	if r == nil {
+		return nil
+	}
+	o := r.office.Load()
+	if o == nil {
+		return nil
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	left := 0
 	for i := range o.mu.view.Nodes {
 		x := &o.mu.view.Nodes[i]
 		if x.Granted && x.Contact && x.ID != o.mu.view.Me {
-			left++
+			names = append(names, x.Name)
 		}
 	}
-	return left
+	return names
 }
 
 func (n *Node) stopped() bool {

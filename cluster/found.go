@@ -54,7 +54,7 @@ func readBegin(path string) (begin, bool, error) {
 func (n *Node) found(ctx context.Context, m roster.Move) error {
 	b := begin{Version: 1, Incarnation: max(m.Incarnation, 1), Presumptive: m.Presumptive}
 	if n.shelf != nil {
-		b.Founding = hexOf(n.shelf.view().Founding)
+		b.Founding = hexOf(n.shelf.founding())
 	}
 	if b.Founding == "" {
 		b.Founding = hexOf(randomFounding())
@@ -89,7 +89,7 @@ func (n *Node) bootstrap(ctx context.Context, b begin) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.mu.hasState, n.mu.joined = true, true
+	n.mu.hasState = true
 	return nil
 }
 
@@ -207,4 +207,3 @@ func (n *Node) confirm() {
 		}
 	}
 }
-

@@ -65,18 +65,18 @@ type leaderAt struct {
 
 // checkIn is what a node tells the leader each second and at each change.
 type checkIn struct {
-	ID        string       `json:"id"`
-	Name      string       `json:"name"`
-	Ordinal   int          `json:"ordinal"`
-	Address   string       `json:"address"`
-	Mode      string       `json:"mode"`
-	Intent    roster.Intent `json:"intent"`
-	Nonce     uint64       `json:"nonce"` // of the process
-	LastIndex uint64       `json:"last_index,omitempty"` // of its log; 0 where Raft does not run
-	LastTerm  uint64       `json:"last_term,omitempty"`
-	Received  uint64       `json:"received,omitempty"` // grows while a snapshot comes in
-	Incarnation uint64 `json:"incarnation,omitempty"` // that its disk belongs to
-	Sums      []mark       `json:"sums,omitempty"`     // now and then, where Raft runs
+	ID          string        `json:"id"`
+	Name        string        `json:"name"`
+	Ordinal     int           `json:"ordinal"`
+	Address     string        `json:"address"`
+	Mode        string        `json:"mode"`
+	Intent      roster.Intent `json:"intent"`
+	Nonce       uint64        `json:"nonce"`                // of the process
+	LastIndex   uint64        `json:"last_index,omitempty"` // of its log; 0 where Raft does not run
+	LastTerm    uint64        `json:"last_term,omitempty"`
+	Received    uint64        `json:"received,omitempty"`    // grows while a snapshot comes in
+	Incarnation uint64        `json:"incarnation,omitempty"` // that its disk belongs to
+	Sums        []mark        `json:"sums,omitempty"`        // now and then, where Raft runs
 }
 
 // mark is an fsm.Mark on the port.
@@ -92,8 +92,8 @@ type answer struct {
 	Leading     bool              `json:"leading"`
 	Term        uint64            `json:"term,omitempty"`
 	Role        roster.Role       `json:"role,omitempty"`
-	Granted     *roster.Mark      `json:"granted,omitempty"`
-	Refused     *roster.Mark      `json:"refused,omitempty"`
+	Granted     roster.Mark       `json:"granted,omitzero"`
+	Refused     roster.Mark       `json:"refused,omitzero"`
 	Tombstone   bool              `json:"tombstone,omitempty"`
 	Elsewhere   string            `json:"elsewhere,omitempty"` // your name is in contact there, under another birth
 	Stuck       bool              `json:"stuck,omitempty"`     // you were removed: nothing could be sent to your address

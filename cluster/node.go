@@ -52,13 +52,16 @@ type Node struct {
 		hasState bool   // the disk holds a log or a snapshot
 		replica  *replica
 		parked   bool // a leader has no role for this node: Raft stays closed
-		joined   bool // a leader has had a role for this disk since it was made
 
-		answer     *answer // newest of a leader
-		answered   time.Time
-		firstWords bool      // a leader has answered since the process started
-		leaderSeen time.Time // when a leader was last known
-		hint       leaderAt  // where a leader was last said to be
+		answer            *answer // newest of a leader
+		answered          time.Time
+		firstWords        bool      // a leader has answered since the process started
+		stateAtStart      bool      // the disk held state when the process started
+		renewed, rejoined bool      // what was on the disk was removed; a leader has a role for the new disk
+		dropped           [16]byte  // a founding that this node gave up
+		newer             *answer   // of the leader of a newer incarnation of this founding
+		leaderSeen        time.Time // when a leader was last known
+		hint              leaderAt  // where a leader was last said to be
 
 		move      roster.Move
 		departure departure
@@ -124,7 +127,7 @@ func (n *Node) openDisk() error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.mu.id, n.mu.hasState = id, d.HasState
+	n.mu.id, n.mu.hasState, n.mu.stateAtStart = id, d.HasState, d.HasState
 	return nil
 }
 

@@ -32,15 +32,18 @@ type office struct {
 	term    uint64
 	started time.Time
 	wake    chan struct{}
+	orders  chan order
+	ended   chan struct{}
 
 	// open: the fencing epoch of this incarnation is in force, so leases may be given out.
-	open atomic.Bool
+	open    atomic.Bool
+	confirm atomic.Bool // the founding is to be confirmed
 	// rested: the last look found nothing to do.
 	rested atomic.Bool
 
 	mu struct {
 		sync.Mutex
-		watch  *roster.Watch
+		watch *roster.Watch
 		heard map[string]said // by server id
 		view  roster.View     // of the last look
 	}
@@ -52,7 +55,7 @@ type office struct {
 }
 
 func newOffice(r *replica, term uint64) *office {
-	o := &office{n: r.n, r: r, term: term, started: time.Now(), wake: make(chan struct{}, 1)}
+	o := &office{n: r.n, r: r, term: term, started: time.Now(), wake: make(chan struct{}, 1), orders: make(chan order), ended: make(chan struct{})}
 	o.mu.watch = roster.NewWatch(0)
 	o.mu.heard = map[string]said{}
 	return o
@@ -65,6 +68,7 @@ func (o *office) now() time.Duration { return time.Since(o.started) }
 func (o *office) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
+	defer close(o.ended)
 	defer beside.Wait()
 	defer cancel()
 	o.r.office.Store(o)
@@ -91,6 +95,8 @@ func (o *office) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-o.r.q.Changed():
 		case <-o.wake:
+		case x := <-o.orders:
+			x.done <- x.do(ctx)
 		case <-tick.C:
 		}
 	}
@@ -233,7 +239,7 @@ func (o *office) settleFor() time.Duration {
 
 // clerk finds the next thing to write down: who is new or has moved, what somebody intends, a founding to confirm.
 func (o *office) clerk(st quorum.State) (roster.Command, bool) {
-	if o.n.wantsConfirm() && !o.r.facts().Confirmed {
+	if o.confirm.Load() && !o.r.facts().Confirmed {
 		return roster.Command{Op: roster.OpConfirm}, true
 	}
 	in := o.in(st)
@@ -325,16 +331,11 @@ func (o *office) answer(c checkIn) answer {
 	rows, f := o.r.rows(), o.r.facts()
 	a := answer{Leader: leaderAt{o.r.n.id(), o.n.address()}, Leading: true, Term: o.term, Founding: hexOf(f.Founding), Incarnation: f.Incarnation,
 		Confirmed: f.Confirmed, Settings: o.r.settings(), Tombstone: rows.Tombs[c.ID], Alarms: o.n.alarms.texts()}
-	if g, ok := rows.Grants[c.ID]; ok {
-		a.Granted = &g
-	}
-	if g, ok := rows.Refused[c.ID]; ok {
-		a.Refused = &g
-	}
+	a.Granted, a.Refused = rows.Grants[c.ID], rows.Refused[c.ID]
 	o.mu.Lock()
 	v := o.mu.view
 	o.mu.Unlock()
-	a.Role, a.Seats, a.Tolerance = o.role(c.ID), 0, 0
+	a.Role = o.role(c.ID)
 	for i := range v.Nodes {
 		x := &v.Nodes[i]
 		a.Stuck = a.Stuck || x.ID == c.ID && x.Stuck
@@ -348,7 +349,7 @@ func (o *office) answer(c checkIn) answer {
 	return a
 }
 
-// role is the server's in the latest configuration that is committed: what an answer says holds.
+// role is the server's in the latest configuration: an appended one is in force.
 func (o *office) role(id string) roster.Role {
 	for _, s := range o.r.q.State().Servers {
 		switch {

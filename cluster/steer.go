@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/stream-arrow/twgd/backup"
 	"github.com/stream-arrow/twgd/cluster/quorum"
 	"github.com/stream-arrow/twgd/roster"
 )
@@ -29,9 +28,13 @@ func (n *Node) steer(life context.Context) (err error) {
 	tick := time.NewTicker(steerEvery)
 	defer tick.Stop()
 	for life.Err() == nil {
+		if err := n.giveUp(); err != nil {
+			return err
+		}
 		v := n.view()
 		m := roster.Begin(v)
 		n.note(m, &say)
+		n.book.save()
 		switch err := n.do(life, v, m); {
 		case errors.Is(err, errDone):
 			return nil
@@ -39,7 +42,6 @@ func (n *Node) steer(life context.Context) (err error) {
 			return err
 		}
 		n.tell()
-		n.book.save()
 		select {
 		case <-life.Done():
 		case <-n.steerAt:
@@ -78,9 +80,13 @@ func (n *Node) do(life context.Context, v roster.StartView, m roster.Move) error
 		return n.park()
 	case roster.Join:
 		n.hintAt(m.Addr)
+		if v.Leader != nil && v.Leader.Role != roster.None {
+			n.unpark()
+			return n.openReplica()
+		}
 	case roster.Claim:
-		return n.shelf.claim(life, m.Incarnation)
-	case roster.FoundIt:
+		n.claim(life, m)
+	case roster.Bootstrap:
 		return n.found(life, m)
 	case roster.Restore:
 		return n.restore(life, m)
@@ -95,11 +101,39 @@ func (n *Node) do(life context.Context, v roster.StartView, m roster.Move) error
 	case roster.Resume:
 		n.resume(m)
 	case roster.StopNow:
+		n.stop(life, m)
 		return errDone
 	case roster.StopDrop:
 		return n.leaveForGood()
 	}
 	return nil
+}
+
+// stop is the end of this node's part: nothing is said to the leader any more.
+func (n *Node) stop(life context.Context, m roster.Move) {
+	n.mu.Lock()
+	v := n.mu.departure.view(n.o.Grace, n.nonce)
+	n.mu.Unlock()
+	n.lastBackup(life, v.Left-roster.LastGrace)
+	n.mu.Lock()
+	n.mu.departure.stopped = true
+	n.mu.Unlock()
+	n.log.Info(m.Text)
+}
+
+// giveUp drops the founding that an operator gave up, if one did.
+func (n *Node) giveUp() error {
+	f := n.facts()
+	n.mu.Lock()
+	drop := n.mu.departure.drop
+	if drop {
+		n.mu.departure.drop, n.mu.dropped = false, f.Founding
+	}
+	n.mu.Unlock()
+	if !drop {
+		return nil
+	}
+	return n.beginAnew(roster.Move{Text: "an operator gave up the founding of this node: " + hexOf(f.Founding)})
 }
 
 // hold keeps Raft open where there is state, unless a leader has said that there is no role for it.
@@ -116,7 +150,7 @@ func (n *Node) hold(v roster.StartView) error {
 func (n *Node) unpark() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.mu.parked, n.mu.joined = false, true
+	n.mu.parked = false
 }
 
 func (n *Node) park() error {
@@ -163,6 +197,9 @@ func (n *Node) beginAnew(m roster.Move) error {
 	if err := moveAside(n.raftDir()); err != nil {
 		return err
 	}
+	n.mu.Lock()
+	n.mu.renewed, n.mu.rejoined, n.mu.newer = true, false, nil
+	n.mu.Unlock()
 	return n.reborn()
 }
 
@@ -173,7 +210,7 @@ func (n *Node) reborn() error {
 		return fmt.Errorf("cluster: making %s: %w", n.raftDir(), err)
 	}
 	n.mu.Lock()
-	n.mu.id, n.mu.hasState, n.mu.parked, n.mu.joined = id, false, false, false
+	n.mu.id, n.mu.hasState, n.mu.parked = id, false, false
 	n.mu.answer, n.mu.answered = nil, time.Time{}
 	n.mu.Unlock()
 	if n.gossip != nil {
@@ -208,9 +245,4 @@ func drop(dir string) error {
 		}
 	}
 	return syncDir(dir)
-}
-
-// claimOf is what this node claims an incarnation with.
-func (n *Node) claimOf(founding [16]byte) backup.Claim {
-	return backup.Claim{ServerID: n.id(), Founding: founding}
 }

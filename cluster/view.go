@@ -15,8 +15,8 @@ const answerFor = 3 * time.Second
 
 // view is what this node knows of itself and its surroundings, as roster.Begin looks at it.
 func (n *Node) view() roster.StartView {
-	v := roster.StartView{Cluster: n.o.Cluster, Name: n.o.Node, Ordinal: n.o.Ordinal, Facts: n.facts(),
-		Asking: time.Since(n.started), FoundAt: n.o.FoundAfter, Joining: n.o.Joining, Found: n.o.Found}
+	v := roster.StartView{Name: n.o.Node, Ordinal: n.o.Ordinal, Facts: n.facts(),
+		Asking: time.Since(n.started), FoundAfter: n.o.FoundAfter, Joining: n.o.Joining, Found: n.o.Found}
 	n.viewReplica(&v)
 	n.mu.Lock()
 	v.Me, v.State = n.mu.id, n.mu.hasState
@@ -24,14 +24,20 @@ func (n *Node) view() roster.StartView {
 		v.Leader = n.mu.answer.view()
 		n.mu.leaderSeen = n.mu.answered
 	}
+	if n.mu.newer != nil && n.mu.newer.Incarnation > v.Facts.Incarnation && v.State {
+		v.Leader = n.mu.newer.view()
+	}
 	if !v.Leading {
 		v.NoLeader = time.Since(n.mu.leaderSeen)
 	}
 	if v.NoLeader <= answerFor {
 		v.NoLeader = 0
 	}
-	v.Departure = n.mu.departure.view(n.o.Grace)
+	v.Departure = n.mu.departure.view(n.o.Grace, n.nonce)
 	n.mu.Unlock()
+	if v.Departure.Last {
+		v.Departure.Remaining = n.remaining()
+	}
 	v.Peers = n.peers(v.Me)
 	if n.shelf != nil {
 		v.Store = n.shelf.view()
@@ -45,7 +51,6 @@ func (n *Node) viewReplica(v *roster.StartView) {
 		return
 	}
 	st := r.q.State()
-	v.Raft = true
 	for _, s := range st.Servers {
 		if s.Voter {
 			v.Seats = append(v.Seats, s.ID)
@@ -66,9 +71,15 @@ func (n *Node) viewReplica(v *roster.StartView) {
 // peers are all addresses that were asked, without this node's own.
 func (n *Node) peers(me string) []roster.Peer {
 	all, _ := n.asker.all()
+	n.mu.Lock()
+	dropped := n.mu.dropped
+	n.mu.Unlock()
 	var out []roster.Peer
 	for _, h := range all {
 		if h.hello.ID == me && h.answered() {
+			continue
+		}
+		if f := foundingOf(h.hello.Founding); dropped != ([16]byte{}) && f == dropped {
 			continue
 		}
 		out = append(out, h.peer(n.o.Cluster))
@@ -130,9 +141,9 @@ func (n *Node) hello() hello {
 	defer n.mu.Unlock()
 	h.ID = n.mu.id
 	switch {
-	case n.mu.hasState || n.mu.joined:
+	case n.mu.hasState:
 		h.Disk = diskState
-	case n.mu.move.Kind == roster.Claim || n.mu.move.Kind == roster.FoundIt || n.mu.move.Kind == roster.Restore:
+	case n.mu.move.Kind == roster.Claim || n.mu.move.Kind == roster.Bootstrap || n.mu.move.Kind == roster.Restore:
 		h.Disk = diskClaiming
 	}
 	if n.mu.answer != nil && time.Since(n.mu.answered) <= answerFor {
