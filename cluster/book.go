@@ -132,18 +132,6 @@ func (b *book) see(id, address string) bool {
 	return true
 }
 
-// keep forgets all servers but these.
-func (b *book) keep(ids []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for id := range b.mu.at {
-		if !slices.Contains(ids, id) {
-			delete(b.mu.at, id)
-			b.mu.dirty = true
-		}
-	}
-}
-
 // addresses returns all known addresses, sorted, each once.
 func (b *book) addresses() []string {
 	b.mu.Lock()

@@ -14,7 +14,8 @@ type departure struct {
 	since   time.Time // when it was announced
 	last    time.Time // when the office found that this node is the last; zero: it did not
 	stopped bool      // Raft was put down for good
-	drop    bool      // this node left for good: its state goes
+	signal  bool      // the process was told to end: the grace period counts, also for who leaves for good
+	drop    bool      // an operator gives up this node's founding
 	outcome chan error
 }
 
@@ -24,6 +25,7 @@ func (d *departure) view(grace time.Duration, nonce uint64) roster.Departure {
 		return v
 	}
 	v.Left = max(grace-time.Since(d.since), 0)
+	v.Forced = d.signal && d.intent == roster.Leaving && v.Left <= roster.LastGrace
 	if !d.last.IsZero() {
 		v.Last, v.Waited = true, time.Since(d.last)
 	}
@@ -38,7 +40,7 @@ func (n *Node) announce(intent roster.Intent) {
 	if d.intent == roster.Stays {
 		d.intent = intent
 	}
-	d.since = time.Now()
+	d.since, d.signal = time.Now(), d.signal || intent == roster.Terminating
 	n.mu.Unlock()
 	n.log.Info("this node announces that it is "+intent.String(), "grace", n.o.Grace)
 	n.pokeCheckIn()

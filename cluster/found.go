@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/stream-arrow/twgd/backup"
 	"github.com/stream-arrow/twgd/fsm"
@@ -178,7 +177,7 @@ func (n *Node) load(ctx context.Context, o *office, b *begin) error {
 		if err := o.r.q.Restore(ctx, r, info.Plain); err != nil {
 			return fmt.Errorf("restoring %s: %w", info.Name, err)
 		}
-		n.log.Warn("restored from a backup: what was committed after it is lost", "backup", info.Name, "index", info.Index, "age", time.Since(info.Time).Round(time.Second))
+		n.log.Warn("restored from a backup: what was committed after it is lost", "backup", info.Name, "index", info.Index)
 	}
 	b.Load = false
 	return writeJSON(n.markPath(), b)

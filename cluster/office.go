@@ -277,14 +277,17 @@ func orElse(a, b string) string {
 	return a
 }
 
-// checkIn notes how a node is and says what its part is. The leader has made sure that it leads.
+// checkIn notes how a node is and says what its part is, once this leader is in office and has made sure that it still leads.
 func (o *office) checkIn(ctx context.Context, c checkIn) (answer, error) {
 	changed := o.hear(c)
-	if err := o.r.q.Verify(ctx); err != nil {
-		return answer{Leader: leaderAt{ID: o.r.q.State().LeaderID}}, nil
-	}
 	if changed {
 		poke(o.wake)
+	}
+	if !o.open.Load() {
+		return answer{}, nil // what its tables say is not the last word yet
+	}
+	if err := o.r.q.Verify(ctx); err != nil {
+		return answer{}, nil
 	}
 	return o.answer(c), nil
 }

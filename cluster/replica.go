@@ -23,16 +23,29 @@ type replica struct {
 	office atomic.Pointer[office] // nil: does not lead
 	end    context.CancelFunc
 	ended  chan struct{}
+	opened time.Time
+	sent   atomic.Int64 // when sums were last sent, since the node's start
 
-	leader string    // the leader that was last told of; attend's own
-	at     [2]uint64 // latest configuration and last term, as last told of; attend's own
-	sent   atomic.Int64
+	// what follows is attend's own
+
+	leader string    // the leader that was last told of
+	at     [2]uint64 // latest configuration and last term, as last told of
 }
+
+// reopenAfter is how soon Raft is opened again after its disk failed.
+const reopenAfter = 5 * time.Second
 
 // openReplica starts Raft if it does not run.
 func (n *Node) openReplica() error {
-	if n.current() != nil {
-		return nil
+	if r := n.current(); r != nil {
+		failed := r.q.State().Failed
+		if failed == nil || time.Since(r.opened) < reopenAfter {
+			return nil
+		}
+		n.log.Error("raft stopped and is opened again", "error", failed)
+		if err := n.closeReplica(); err != nil {
+			return err
+		}
 	}
 	f := fsm.New()
 	o := quorum.Options{Dir: n.raftDir(), FSM: f, Log: n.log}
@@ -46,7 +59,7 @@ func (n *Node) openReplica() error {
 		return fmt.Errorf("cluster: starting raft: %w", err)
 	}
 	ctx, end := context.WithCancel(context.Background())
-	r := &replica{n: n, q: q, f: f, end: end, ended: make(chan struct{})}
+	r := &replica{n: n, q: q, f: f, end: end, ended: make(chan struct{}), opened: time.Now()}
 	n.mu.Lock()
 	n.mu.replica = r
 	n.mu.Unlock()

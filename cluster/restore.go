@@ -216,4 +216,3 @@ func emptyOrLost(name string, peers []heard, lost []string) error {
 	}
 	return fmt.Errorf("%w: %s may still have its disk, and is silent; start it, or say that its disk is lost: --lost %s", ErrUnsafe, name, strings.Join(append(slices.Clone(lost), name), ","))
 }
-
