@@ -3,9 +3,7 @@
 package quorum
 
 import (
-	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"time"
 
@@ -108,25 +106,5 @@ type Disk struct {
 	LastIndex   uint64
 	LastTerm    uint64
 	Servers     []Server // the latest configuration that it holds
+	Broken      string   // why what lies there counts as an empty disk; nothing else is set then
 }
-
-// Seams are the calls of Quorum, as its neighbours write against them.
-var _ interface {
-	Bootstrap(ctx context.Context) error
-	Close(ctx context.Context) error
-	Propose(ctx context.Context, route byte, cmd []byte) ([]byte, error)
-	Query(ctx context.Context, route byte, q []byte) ([]byte, error)
-	Verify(ctx context.Context) error
-	State() State
-	Changed() <-chan struct{}
-	AddNonvoter(ctx context.Context, id string) error
-	Promote(ctx context.Context, id string) error
-	Demote(ctx context.Context, id string) error
-	Remove(ctx context.Context, id string) error
-	Handover(ctx context.Context, id string) error
-	Force(ctx context.Context) error
-	Stand() error
-	Follower(id string) Follower
-	Snapshot(ctx context.Context) (io.ReadCloser, Meta, error)
-	Restore(ctx context.Context, r io.Reader, size int64) error
-} = (*Quorum)(nil)
