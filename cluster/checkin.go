@@ -21,7 +21,7 @@ func (n *Node) carryMessages(ctx context.Context) error {
 	pause := checkInAgain
 	for ctx.Err() == nil {
 		if n.checkIn(ctx) {
-			pause = checkInEvery
+			pause = n.untilNext()
 		} else if pause *= 2; pause > checkInEvery {
 			pause = checkInEvery
 		}
@@ -35,6 +35,17 @@ func (n *Node) carryMessages(ctx context.Context) error {
 		t.Stop()
 	}
 	return nil
+}
+
+// untilNext is the usual pause; a short one while this replica has not got the leader's first entry yet: the leader waits to hear of it.
+func (n *Node) untilNext() time.Duration {
+	r := n.current()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r != nil && n.mu.answer != nil && n.mu.answer.Role == roster.Voter && r.q.State().LastTerm < n.mu.answer.Term {
+		return checkInAgain
+	}
+	return checkInEvery
 }
 
 // pokeCheckIn asks for a check-in at once.

@@ -42,6 +42,10 @@ type Node struct {
 	nonce   uint64                                                   // names this process
 	started time.Time
 
+	end context.CancelCauseFunc // ends Run at once
+
+	forceAt time.Time // when a forced candidacy may be tried again; the steersman's own
+
 	steerAt chan struct{} // pokes
 	checkAt chan struct{}
 	moved   broadcast // who leads, or where, has changed
@@ -181,6 +185,9 @@ func (n *Node) handle() {
 func (n *Node) Run(ctx context.Context, drained <-chan struct{}) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
+	n.mu.Lock()
+	n.end = end
+	n.mu.Unlock()
 	stopAnnouncing := context.AfterFunc(ctx, func() { n.announce(roster.Terminating) })
 	defer stopAnnouncing()
 	var services sync.WaitGroup

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 
 const (
 	steerEvery = 250 * time.Millisecond
+	// forcePause is how long this server lets others try between two of its own forced candidacies: once to twice this.
+	forcePause = 2 * time.Second
 	// closeWithin bounds how long Raft may take to stop. What is not stopped then is left to the end of the process.
 	closeWithin = 5 * time.Second
 )
@@ -166,6 +169,10 @@ func (n *Node) force(life context.Context) error {
 	if r == nil {
 		return n.openReplica()
 	}
+	if time.Now().Before(n.forceAt) {
+		return nil
+	}
+	defer func() { n.forceAt = time.Now().Add(forcePause + rand.N(forcePause)) }()
 	ctx, cancel := context.WithTimeout(life, 5*time.Second)
 	defer cancel()
 	if err := r.q.Force(ctx); err != nil && life.Err() == nil {
