@@ -24,6 +24,23 @@ func (a *Agent) Backlog() Backlog {
 	return a.backlog
 }
 
+// Found reports whether the agent has looked: before, the backlog is not known.
+func (a *Agent) Found() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.found
+}
+
+// Coverage is what is known to be in the sink, by its own word and by the copies of other processes. ok is false while the sink has not
+// been asked.
+func (a *Agent) Coverage(p record.Partition) (set checkpoint.SpanSet, ok bool) {
+	set, ok = a.opt.Lane.Coverage(p)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	set.Union(a.hints.set[p])
+	return set, ok
+}
+
 // Speak lets the metrics show this agent's backlog until ctx ends. Where recovery is shared every agent knows the whole of it, and one
 // speaks, so that a sum over nodes is right.
 func (a *Agent) Speak(ctx context.Context) {

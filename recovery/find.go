@@ -31,18 +31,12 @@ func (a *Agent) find(ctx context.Context) (f found, err error) {
 	partitions := slices.SortedFunc(maps.Keys(assigned), compare)
 	due, supposed := make([][]checkpoint.Span, len(partitions)), make([][]checkpoint.Span, len(partitions))
 	for i, p := range partitions {
-		spans, known, merr := a.missing(ctx, p, assigned[p])
-		switch {
-		case merr != nil:
+		m, merr := a.missing(ctx, p, assigned[p])
+		if merr != nil {
 			err = errors.Join(err, fmt.Errorf("finding gaps of %v: %w", p, merr))
-			fallthrough
-		case known:
-			due[i] = spans
-		case a.opt.Copies == nil:
-			f.whole = false
-		default:
-			supposed[i] = spans
 		}
+		due[i], supposed[i] = m.due, m.supposed
+		f.whole = f.whole && !m.unknown
 	}
 	f.due, f.supposed = inTurns(partitions, due), inTurns(partitions, supposed)
 	if a.opt.Shared {
@@ -85,34 +79,47 @@ func (a *Agent) forget(assigned map[record.Partition]pipeline.Extent) {
 	maps.DeleteFunc(a.views, func(p record.Partition, _ *view) bool { return gone(p) })
 }
 
-// missing lists the windows of one partition. known is false where the sink has not said yet what it holds of it: then the copies of
-// its coverage were asked.
-func (a *Agent) missing(ctx context.Context, p record.Partition, e pipeline.Extent) (spans []checkpoint.Span, known bool, err error) {
+// missing is what is found of one partition.
+type missing struct {
+	due, supposed []checkpoint.Span
+	unknown       bool
+}
+
+// missing lists the windows of one partition.
+func (a *Agent) missing(ctx context.Context, p record.Partition, e pipeline.Extent) (m missing, err error) {
 	v := a.look(p, e)
 	gaps, known := a.opt.Lane.Gaps(p, checkpoint.Span{From: e.Genesis, To: e.Next})
 	if !known {
-		return a.suppose(ctx, p, e, v), false, nil
+		m.supposed, known, err = a.suppose(ctx, p, e, v)
+		m.unknown = !known
+		return m, err
 	}
-	if gaps = a.lessCopied(ctx, p, e, v, gaps); len(gaps) == 0 {
-		return nil, true, nil
+	m.due, err = a.settled(ctx, p, e, v, a.lessCopied(ctx, p, e, v, gaps))
+	return m, err
+}
+
+// settled lists the windows in gaps that nobody else is about to fill.
+func (a *Agent) settled(ctx context.Context, p record.Partition, e pipeline.Extent, v *view, gaps []checkpoint.Span) ([]checkpoint.Span, error) {
+	if len(gaps) == 0 {
+		return nil, nil
 	}
 	old, err := a.oldUpTo(ctx, p, e, v, gaps[0])
 	if err != nil {
-		return nil, true, err
+		return nil, err
 	}
 	if a.opt.Shared {
 		if len(Settled(gaps, e.Begin, old)) == 0 {
-			return nil, true, nil
+			return nil, nil
 		}
 		if gaps, err = a.askAgain(ctx, p, e, v, gaps); len(gaps) == 0 {
-			return nil, true, err
+			return nil, err
 		}
 	}
 	if cuts := a.opt.Lane.Cuts(); cuts != nil {
 		spans, cerr := a.missingCells(ctx, cuts, p, e, gaps, old)
-		return spans, true, errors.Join(err, cerr)
+		return spans, errors.Join(err, cerr)
 	}
-	return Settled(Windows(gaps, a.opt.Window), e.Begin, old), true, err
+	return Settled(Windows(gaps, a.opt.Window), e.Begin, old), err
 }
 
 // margin is how long after it was stored a batch may still be written by the lane that was offered it, and somewhat more.

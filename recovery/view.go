@@ -32,7 +32,7 @@ func (a *Agent) look(p record.Partition, e pipeline.Extent) *view {
 
 // hints are the copies of coverage as they were read last.
 type hints struct {
-	set    coverage.Set // nil where they could not be read
+	set    coverage.Set // nil where they could not be read; changed under the mutex, for others look at it
 	again  time.Time
 	silent bool // the sink has failed to answer in this look: it is not asked about every partition in turn
 }
@@ -46,7 +46,9 @@ func (a *Agent) readCopies(ctx context.Context) coverage.Set {
 	if err != nil {
 		a.opt.Log.Debug("the copies of coverage cannot be read", "error", err)
 	} else {
+		a.mu.Lock()
 		a.hints.set = set
+		a.mu.Unlock()
 	}
 	a.hints.again = time.Now().Add(turn)
 	return a.hints.set
@@ -99,19 +101,20 @@ func (a *Agent) askAgain(ctx context.Context, p record.Partition, e pipeline.Ext
 }
 
 // suppose lists the windows that are missing by the copies, while the sink says nothing: a store inside a sink cannot say that the sink
-// is down.
-func (a *Agent) suppose(ctx context.Context, p record.Partition, e pipeline.Extent, v *view) []checkpoint.Span {
+// is down. Copies lag, so these may be more than there are, and never fewer. known is false where there are no copies either.
+func (a *Agent) suppose(ctx context.Context, p record.Partition, e pipeline.Extent, v *view) (spans []checkpoint.Span, known bool, err error) {
 	set := a.readCopies(ctx)
 	if set == nil {
-		return nil
+		return nil, false, nil
 	}
 	have := set[p].Clone()
 	for _, s := range a.opt.Lane.Holding(p) {
 		have.Add(s)
 	}
-	old := min(v.old, e.Begin)
-	if a.opt.Exclusive {
-		old = e.Begin
+	gaps := have.Missing(checkpoint.Span{From: e.Genesis, To: e.Next})
+	if len(gaps) == 0 {
+		return nil, true, nil
 	}
-	return Settled(Windows(have.Missing(checkpoint.Span{From: e.Genesis, To: e.Next}), a.opt.Window), e.Begin, old)
+	old, err := a.oldUpTo(ctx, p, e, v, gaps[0])
+	return Settled(Windows(gaps, a.opt.Window), e.Begin, old), err == nil, err
 }

@@ -54,7 +54,9 @@ func (g *gauges) collect(s *stream, r *rooms, to chan<- prometheus.Metric) {
 	}
 	st := s.ask(r)
 	_, _, held, _ := s.look()
-	send(descBuffered, prometheus.GaugeValue, float64(r.source.Buffered()))
+	if r.source != nil {
+		send(descBuffered, prometheus.GaugeValue, float64(r.source.Buffered()))
+	}
 	send(descBudget, prometheus.GaugeValue, float64(st.InFlight))
 	send(descHeld, prometheus.GaugeValue, one01(st.Held != "" || held != ""), "", "")
 	for _, p := range st.Partitions {

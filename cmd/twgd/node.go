@@ -38,11 +38,13 @@ type node struct {
 	recover  *recovery.Metrics
 	server   *admin.Server
 	streams  []*stream
+	duties   duties
+	share    share
 }
 
 // newNode takes the data directory and listens. Nothing else is touched yet, so that /live answers at once.
 func newNode(cfg *config.Config, log *slog.Logger) (_ *node, err error) {
-	n := &node{cfg: cfg, log: log, started: time.Now(), registry: prometheus.NewRegistry()}
+	n := &node{cfg: cfg, log: log, started: time.Now(), registry: prometheus.NewRegistry(), duties: allDuties()}
 	if err := os.MkdirAll(cfg.Node.DataDir, 0o755); err != nil {
 		return nil, fmt.Errorf("the data directory: %w; node.data_dir names another", err)
 	}

@@ -102,6 +102,7 @@ type Merger struct {
 type state struct {
 	copies map[source]Set // decoded
 	wrote  []source
+	whole  bool // wrote is what the cache was made of; false before
 	pause  time.Duration
 	due    time.Time
 	fault  string
@@ -157,7 +158,7 @@ func (m Merger) look(ctx context.Context, sink string, st *state) {
 	st.due = time.Now().Add(st.pause)
 }
 
-// merge writes the union anew where a copy has changed. A copy that cannot be read is left out, and not named: a reader then reads it
+// merge writes the union anew where a copy has changed, and an empty one where there are none: that nothing is covered is known then. A copy that cannot be read is left out, and not named: a reader then reads it
 // for itself and sees what is wrong with it.
 func (m Merger) merge(ctx context.Context, sink string, st *state) (changed bool, err error) {
 	now, err := list(ctx, m.Bucket, m.Stream, sink)
@@ -177,14 +178,15 @@ func (m Merger) merge(ctx context.Context, sink string, st *state) (changed bool
 		have = append(have, s)
 	}
 	maps.DeleteFunc(st.copies, func(s source, _ Set) bool { return !slices.Contains(have, s) })
-	if slices.Equal(have, st.wrote) {
+	if st.whole && slices.Equal(have, st.wrote) {
 		return false, err
 	}
 	if werr := m.write(ctx, sink, have, st.copies); werr != nil {
 		return false, errors.Join(err, werr)
 	}
-	st.wrote = have
-	return true, err
+	changed = !slices.Equal(have, st.wrote)
+	st.wrote, st.whole = have, true
+	return changed, err
 }
 
 func (m Merger) write(ctx context.Context, sink string, have []source, copies map[source]Set) error {
