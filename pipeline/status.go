@@ -78,7 +78,7 @@ func (c *controller) status(now time.Time) Status {
 		st.State = "stopped"
 	case !c.parked.empty():
 		st.State, st.Reason = "paused", "the byte budget is full"
-	case len(c.parts) == 0:
+	case len(c.parts) == 0 && c.opt.Source != nil:
 		st.State = "starting"
 	}
 	if _, age, open := c.points.Stalled(now); open {

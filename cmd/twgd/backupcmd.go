@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -55,14 +54,14 @@ func withPlace(cmd *cobra.Command, file string, f func(*backup.Place) error) err
 	if err != nil {
 		return err
 	}
-	place, bucket, err := openBackups(cmd.Context(), cfg, slog.New(slog.DiscardHandler))
+	o, bucket, err := backupOptions(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	if place == nil {
+	if o == nil {
 		return fail(exitUsage, errors.New("the configuration names no place for backups: cluster.backup.to"))
 	}
-	return errors.Join(f(place.Place), bucket.Close())
+	return errors.Join(f(o.Place), bucket.Close())
 }
 
 func backupListCommand() *cobra.Command {
@@ -180,18 +179,15 @@ func restoreCommand() *cobra.Command {
 		if err != nil {
 			return refused(err)
 		}
-		return show(cmd, r, func(to io.Writer) error { return writeRestored(to, cfg, r) })
+		return show(cmd, r, func(to io.Writer) error { return writeRestored(to, r) })
 	}
 	return cmd
 }
 
 func restore(ctx context.Context, cfg *config.Config, fromDisk bool, lost []string) (r cluster.Restored, err error) {
 	log := newLog(cfg)
-	o, err := clusterOptions(cfg, log)
-	if err != nil {
-		return r, err
-	}
-	b, bucket, err := openBackups(ctx, cfg, log)
+	o := clusterOptions(cfg, log)
+	b, bucket, err := backupOptions(cfg, log)
 	if err != nil {
 		return r, err
 	}
@@ -208,10 +204,7 @@ func restore(ctx context.Context, cfg *config.Config, fromDisk bool, lost []stri
 	return cluster.Restore(ctx, o, lost)
 }
 
-func writeRestored(to io.Writer, cfg *config.Config, r cluster.Restored) error {
-	for _, s := range r.Skipped {
-		fmt.Fprintln(to, "skipped:", s)
-	}
-	_, err := fmt.Fprintf(to, "incarnation %d begins with %s; start this node, then the others:\n  twgd run -c FILE\n", r.Incarnation, strings.TrimSpace(r.From))
+func writeRestored(to io.Writer, r cluster.Restored) error {
+	_, err := fmt.Fprintf(to, "goes on from %s as %s\n%s\n", r.From, r.ServerID, r.Next)
 	return err
 }

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"time"
 
-	"github.com/stream-arrow/twgd/backup"
 	"github.com/stream-arrow/twgd/cluster"
 	"github.com/stream-arrow/twgd/config"
 	"github.com/stream-arrow/twgd/lease"
@@ -40,13 +38,10 @@ func openPart(n *node, how joining) (_ *part, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	o, err := clusterOptions(n.cfg, n.log)
-	if err != nil {
-		return nil, err
-	}
+	o := clusterOptions(n.cfg, n.log)
 	o.Instance, o.Found, o.Joining, o.Registerer = n.random(), how.found, how.join, n.registry
 	o.Stop = func(reason error) { n.log.Info("the node ends", "reason", reason); n.end() }
-	if o.Backup, p.store, err = openBackups(context.Background(), n.cfg, n.log); err != nil {
+	if o.Backup, p.store, err = backupOptions(n.cfg, n.log); err != nil {
 		return nil, err
 	}
 	p.node, err = cluster.New(o)
@@ -79,35 +74,19 @@ func (p *part) close() error {
 }
 
 // clusterOptions are what the file says of the cluster. Commands for a stopped node begin with them too.
-func clusterOptions(cfg *config.Config, log *slog.Logger) (cluster.Options, error) {
+func clusterOptions(cfg *config.Config, log *slog.Logger) cluster.Options {
 	c := &cfg.Cluster
 	return cluster.Options{
-		Cluster: c.Name, Node: cfg.Node.ID, Ordinal: ordinal(cfg.Node.Ordinal, cfg.Node.ID), Mode: cfg.Node.Mode, Dir: cfg.Node.DataDir,
-		Size: c.Size, VoterBudget: float64(c.VoterBudget), Settle: time.Duration(c.Settle),
+		Cluster: c.Name, Node: cfg.Node.ID, Ordinal: cfg.Node.Ordinal.Of(cfg.Node.ID), Mode: cfg.Node.Mode, Dir: cfg.Node.DataDir,
+		Size: c.Size, VoterBudget: c.VoterBudget, Settle: time.Duration(c.Settle),
 		Listen: string(c.Listen), Gossip: string(c.Gossip), Advertise: c.Advertise, Join: c.Join,
 		FoundAfter: time.Duration(c.FoundAfter), Grace: time.Duration(cfg.Node.ShutdownGrace),
-		Secret: c.Secret, PreviousSecret: c.PreviousSecret, Log: log,
-	}, nil
+		Secret: string(c.Secret), PreviousSecret: string(c.PreviousSecret), Log: log,
+	}
 }
 
-// ordinal is the number that ends the host name, as a StatefulSet gives it, unless the file names one; -1 where there is none.
-func ordinal(key, host string) int {
-	if key != "" && key != "auto" {
-		host = key
-	}
-	digits := len(host)
-	for digits > 0 && host[digits-1] >= '0' && host[digits-1] <= '9' {
-		digits--
-	}
-	n, err := strconv.Atoi(host[digits:])
-	if err != nil || n > 1<<20 {
-		return -1
-	}
-	return n
-}
-
-// openBackups opens the place of backups; all nil where the file names none.
-func openBackups(ctx context.Context, cfg *config.Config, log *slog.Logger) (*cluster.BackupOptions, store.Bucket, error) {
+// backupOptions open the place of backups; nil where the file names none.
+func backupOptions(cfg *config.Config, log *slog.Logger) (*cluster.BackupOptions, store.Bucket, error) {
 	b := &cfg.Cluster.Backup
 	if b.To == "" {
 		return nil, nil, nil
@@ -116,15 +95,9 @@ func openBackups(ctx context.Context, cfg *config.Config, log *slog.Logger) (*cl
 	if err != nil {
 		return nil, nil, err
 	}
-	bucket, err := store.Open(ctx, string(b.To), store.Options{SpoolDir: spool})
+	place, bucket, err := openBackups(context.Background(), &cfg.Cluster, spool, log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening cluster.backup.to: %w", err)
-	}
-	place, err := backup.Open(bucket, cfg.Cluster.Name, backup.Options{
-		Keep: b.Keep, EncryptTo: b.EncryptTo, IdentityFile: b.IdentityFile, SpoolDir: spool, Log: log,
-	})
-	if err != nil {
-		return nil, nil, errors.Join(err, bucket.Close())
 	}
 	return &cluster.BackupOptions{Place: place, Every: time.Duration(b.Every), Restore: b.Restore == "auto"}, bucket, nil
 }
@@ -137,16 +110,14 @@ func (p *part) status() (json.RawMessage, error) {
 	return json.Marshal(p.node.Status())
 }
 
+// duties are shared with the other nodes: windows and offices are leases.
+func (p *part) duties() duties {
+	leases := p.node.Leases()
+	return duties{claims: leasedWindows{leases}, elections: offices{leases}, shared: true}
+}
+
 // windowLease is how long a window stays with an agent that has gone silent. A window is renewed while it is worked on.
 const windowLease = 30 * time.Second
-
-// claims are leases on windows; within one process at size 0.
-func (p *part) claims() recovery.Claims {
-	if p == nil {
-		return new(recovery.Local)
-	}
-	return leasedWindows{p.node.Leases()}
-}
 
 type leasedWindows struct{ leases *lease.Client }
 
@@ -174,14 +145,6 @@ func (w leasedWindow) Release(ctx context.Context) { _ = w.Held.Release(ctx) }
 
 // officeLease is how long an office stays with a node that has gone silent.
 const officeLease = 10 * time.Second
-
-// elections are leases on offices; at size 0 this node holds each.
-func (p *part) elections() recovery.Elections {
-	if p == nil {
-		return recovery.Alone{}
-	}
-	return offices{p.node.Leases()}
-}
 
 type offices struct{ leases *lease.Client }
 

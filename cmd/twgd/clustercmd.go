@@ -32,20 +32,17 @@ func joinCommand() *cobra.Command {
 	file := configFlag(cmd)
 	secret := cmd.Flags().String("secret-file", "", "a file with the cluster's secret, instead of cluster.secret")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		set := []config.Set{{Key: "cluster.join", Value: args}}
+		j := config.Joining{Address: args[0]}
 		if *secret != "" {
 			b, err := os.ReadFile(*secret)
 			if err != nil {
 				return fail(exitUsage, fmt.Errorf("reading the secret: %w", err))
 			}
-			set = append(set, config.Set{Key: "cluster.secret", Value: strings.TrimRight(string(b), "\r\n")})
+			j.Secret = strings.TrimRight(string(b), "\r\n")
 		}
-		cfg, err := loadConfig(*file, set...)
+		cfg, err := loadJoining(*file, j)
 		if err != nil {
 			return err
-		}
-		if cfg.Cluster.Size == 0 {
-			return fail(exitUsage, errors.New("cluster.size is 0, a node for itself: set it to the cluster's size to join one"))
 		}
 		return runNode(cmd.Context(), cfg, joining{join: true})
 	}

@@ -39,13 +39,15 @@ type node struct {
 	server   *admin.Server
 	part     *part // in the cluster; nil at size 0
 	streams  []*stream
+	duties   duties
+	share    share
 	ended    context.Context // ends when the node is to end by itself
 	end      context.CancelFunc
 }
 
 // newNode takes the data directory and listens. Nothing else is touched yet, so that /live answers at once.
 func newNode(cfg *config.Config, log *slog.Logger, how joining) (_ *node, err error) {
-	n := &node{cfg: cfg, log: log, started: time.Now(), registry: prometheus.NewRegistry()}
+	n := &node{cfg: cfg, log: log, started: time.Now(), registry: prometheus.NewRegistry(), duties: allDuties()}
 	n.ended, n.end = context.WithCancel(context.Background())
 	if err := os.MkdirAll(cfg.Node.DataDir, 0o755); err != nil {
 		return nil, fmt.Errorf("the data directory: %w; node.data_dir names another", err)
@@ -65,6 +67,10 @@ func newNode(cfg *config.Config, log *slog.Logger, how joining) (_ *node, err er
 	n.registry.MustRegister(&gauges{node: n})
 	if n.part, err = openPart(n, how); err != nil {
 		return nil, errors.Join(err, n.lock.Unlock())
+	}
+	if n.part != nil {
+		n.duties = n.part.duties()
+		n.part.node.Subscribe(func(_ bool, budget float64) { n.setShare(budget) })
 	}
 	n.server, err = admin.Listen(admin.Options{
 		Address: string(cfg.Node.HTTP), DataDir: cfg.Node.DataDir, Live: n.live, Ready: n.ready, Status: func() any { return n.status() },

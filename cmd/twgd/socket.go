@@ -75,7 +75,7 @@ func (n *node) moving(name string) (*stream, *rooms, error) {
 	return n.streams[i], r, nil
 }
 
-// recoverArgs ask for a replay. An empty Topic and a nil Partition stand for all that this node reads.
+// recoverArgs ask for a replay. An empty Topic and a nil Partition stand for all that this node looks after.
 type recoverArgs struct {
 	Stream    string `json:"stream"`
 	Sink      string `json:"sink"`
@@ -129,7 +129,7 @@ func (s *stream) agent(r *rooms, sink string) (*recovery.Agent, error) {
 func replayRange(ctx context.Context, r *rooms, agent *recovery.Agent, a recoverArgs, progress func(any)) (any, error) {
 	var out recoverResult
 	found := false
-	for _, p := range sorted(r.pipe.Assigned(ctx)) {
+	for _, p := range sorted(r.extents(ctx)) {
 		if a.Topic != "" && p.Topic != a.Topic || a.Partition != nil && p.Number != *a.Partition {
 			continue
 		}
@@ -149,7 +149,7 @@ func replayRange(ctx context.Context, r *rooms, agent *recovery.Agent, a recover
 		out.Windows += windows
 	}
 	if !found {
-		return nil, &admin.Error{Exit: admin.ExitUsage, Text: "this node reads no such partition now; `twgd status` lists what it reads"}
+		return nil, &admin.Error{Exit: admin.ExitUsage, Text: "this node knows no such partition now; `twgd status` lists what it reads"}
 	}
 	return out, nil
 }
