@@ -112,18 +112,18 @@ func identities(file string) ([]age.Identity, error) {
 type Meta struct {
 	Incarnation uint64    `json:"incarnation"`    // of the cluster, from 1
 	Index       uint64    `json:"index"`          // of the last log entry in it
-	Term        uint64    `json:"term,omitempty"` // of that entry
+	Term        uint64    `json:"term,omitempty"` // of that entry; 0 from List: the name does not say it
 	Time        time.Time `json:"time"`           // when it was taken, by the wall clock of who took it, in milliseconds: for people, and for the name
 }
 
 // Info describes a backup that is stored.
 type Info struct {
-	Meta          // List leaves Term at 0: it is not in the name
-	Name   string `json:"name"`                 // <incarnation>-<index>-<time>.twgb
-	Size   int64  `json:"size"`                 // bytes of the object
-	Plain  int64  `json:"plain_size,omitempty"` // bytes of the snapshot in it; 0 from List
-	Sealed bool   `json:"encrypted"`            // it is encrypted; false from List
-
+	Meta
+	Name  string `json:"name"`                  // <incarnation>-<index>-<time>.twgb
+	Size  int64  `json:"bytes"`                 // of the object
+	Plain int64  `json:"plain_bytes,omitempty"` // of the snapshot in it; 0 from List
+	// Sealed: it is encrypted; false from List.
+	Sealed bool `json:"encrypted,omitempty"`
 	// Skipped are the newer ones that Newest passed over, the newest first.
 	Skipped []Skipped `json:"-"`
 }
