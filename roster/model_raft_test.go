@@ -37,7 +37,7 @@ type disk struct {
 // entry carries the whole state after it: servers as sets of nodes, and what the model that uses it adds.
 type entry struct {
 	T                uint16
-	V, N             uint8 // voters, nonvoters
+	V, N             uint8  // voters, nonvoters
 	Go, Lv, Gr, Tomb uint8  // marks, grants, tombstones
 	nonces           uint16 // two bits a node: which of its processes made the mark
 }

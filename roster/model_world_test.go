@@ -22,7 +22,7 @@ type process struct {
 	unused  bool  // a disk that does not exist yet
 	intent  Intent
 	run     uint8 // the process's nonce: which of its machine's processes, of four
-	failed  bool // a handover by it failed once; of interest to the self-demoting mutant only
+	failed  bool  // a handover by it failed once; of interest to the self-demoting mutant only
 	// what a leader thinks of it
 	seen, lost, steady, seasoned bool
 }
