@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,7 +168,7 @@ func TestMembersFindEachOtherAndHearOfChanges(t *testing.T) {
 			r.start(host)
 			time.Sleep(time.Second)
 		}
-		r.within(10*time.Second, "three members", r.together)
+		r.within(20*time.Second, "three members", r.together)
 		if got, want := r.find("n3", "n1"), (Member{Meta: r.members["n1"].meta, Alive: true, Gossip: r.members["n1"].Addr()}); got != want {
 			t.Errorf("n1 is %+v, want %+v", got, want)
 		}
@@ -192,7 +193,7 @@ func TestTheDeadAreNoticedAndGoodbyesAreHeard(t *testing.T) {
 			for i := range n {
 				r.start(fmt.Sprintf("n%d", i+1))
 			}
-			r.within(10*time.Second, "all members", r.together)
+			r.within(20*time.Second, "all members", r.together)
 			r.kill("n2")
 			took := r.within(8*time.Second, "a death", r.together)
 			t.Logf("of %d members one died, noticed by all after %v", n, took)
@@ -222,7 +223,7 @@ func TestTrap12BackAtAnotherAddress(t *testing.T) {
 		for _, host := range []string{"n1", "n2", "n3"} {
 			r.start(host)
 		}
-		r.within(10*time.Second, "three members", r.together)
+		r.within(20*time.Second, "three members", r.together)
 		r.members["n2"].set(func(m *Meta) { m.Nonce = 1 })
 		time.Sleep(time.Second)
 		r.kill("n2")
@@ -347,7 +348,7 @@ func TestHalvesMeetAgain(t *testing.T) {
 		for _, host := range []string{"n1", "n2", "n3", "n4"} {
 			r.start(host)
 		}
-		r.within(10*time.Second, "four members", r.together)
+		r.within(20*time.Second, "four members", r.together)
 		for _, a := range []string{"n1", "n2"} {
 			for _, b := range []string{"n3", "n4"} {
 				r.net.CutBoth(a, b)
@@ -368,11 +369,11 @@ func TestHalvesMeetAgain(t *testing.T) {
 
 func TestSeedsAreResolvedAgainWhileAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		known := false
+		var known atomic.Bool
 		r.start("n2", func(o *Options) {
 			o.Seeds = func() []string { return []string{"not an address", "peers:7482"} }
 			o.Lookup = func(ctx context.Context, host string) ([]string, error) {
-				if host != "peers" || !known {
+				if host != "peers" || !known.Load() {
 					return nil, errors.New("no such host")
 				}
 				return []string{"10.0.0.250", r.net.Host("n1").IP()}, nil // the first is nobody's
@@ -383,7 +384,7 @@ func TestSeedsAreResolvedAgainWhileAlone(t *testing.T) {
 		if r.together() {
 			t.Error("found without an address")
 		}
-		known = true
+		known.Store(true)
 		r.within(10*time.Second, "the name", r.together)
 		r.kill("n1")
 		r.net.Host("n1").Move()
@@ -399,7 +400,7 @@ func TestKeysAreRotatedWithoutASplit(t *testing.T) {
 		for _, host := range hosts {
 			r.start(host)
 		}
-		r.within(10*time.Second, "three members", r.together)
+		r.within(20*time.Second, "three members", r.together)
 		for _, keys := range [][][]byte{{oldKey, newKey}, {newKey, oldKey}, {newKey}} {
 			for _, host := range hosts {
 				r.stop(host)
