@@ -107,6 +107,7 @@ func handlers(p *Port) {
 	p.Handle("coded", func(context.Context, Peer, []byte) ([]byte, error) {
 		return nil, fmt.Errorf("asking: %w", &RemoteError{Code: "not_leader", Text: "n2 leads"})
 	})
+	p.Handle("panic", func(context.Context, Peer, []byte) ([]byte, error) { panic("oh") })
 	p.Handle("large", func(context.Context, Peer, []byte) ([]byte, error) { return make([]byte, MaxBody+1), nil })
 	p.Handle("wait", func(ctx context.Context, _ Peer, _ []byte) ([]byte, error) {
 		start := time.Now()
@@ -185,6 +186,7 @@ func TestCalls(t *testing.T) {
 		}
 		f("plain", CodeFailed, "no luck")
 		f("coded", "not_leader", "n2 leads")
+		f("panic", CodeFailed, "mistake")
 		f("nothing", CodeUnknown, `"nothing"`)
 		f("large", CodeTooLarge, "1048577 bytes")
 		_, err := r.ports["n1"].Call(t.Context(), "n2:7481", "echo", make([]byte, MaxBody+1))
