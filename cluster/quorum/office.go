@@ -19,9 +19,7 @@ type office struct {
 }
 
 // uptime is a monotonic clock: the wall clock is no part of it.
-func uptime() time.Duration { return time.Since(began) }
-
-var began = time.Now()
+func (q *Quorum) uptime() time.Duration { return time.Since(q.began) }
 
 // watch opens an office at each election that is won, and ends it when leadership is lost.
 func (q *Quorum) watch() {
@@ -69,7 +67,7 @@ func (q *Quorum) hold(ctx context.Context) {
 func (q *Quorum) rebase(o *office) {
 	var base time.Duration
 	q.machine.Read(func(_ *fsm.Tables, now time.Duration, _ uint64) { base = now })
-	o.clock.Store(fsm.NewClock(base, uptime))
+	o.clock.Store(fsm.NewClock(base, q.uptime))
 }
 
 // tick lets the time of the tables go on while something in them can expire and nobody proposes. Without that, nothing is written.
