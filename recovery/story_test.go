@@ -92,6 +92,11 @@ func (s *story) tell() {
 	for _, t := range s.tables {
 		t.Fault(nil)
 	}
+	if s.fleet != nil { // what hangs would hang for as long as a window may take
+		for len(s.fleet.members) > 0 {
+			s.dismiss(0, false)
+		}
+	}
 	s.chapter(5*time.Minute, false)
 	s.verify()
 	if s.fleet != nil {
