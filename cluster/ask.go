@@ -47,6 +47,9 @@ type asker struct {
 func newAsker(n *Node, join []string) *asker {
 	a := &asker{n: n, join: join}
 	a.mu.heard = map[string]*heard{}
+	for _, j := range join {
+		a.mu.heard[j] = &heard{address: j, join: true} // silent until it was asked
+	}
 	return a
 }
 

@@ -60,10 +60,11 @@ func (n *Node) checkIn(ctx context.Context) bool {
 	if r := n.current(); r != nil {
 		if o := r.office.Load(); o != nil {
 			a, err := o.checkIn(ctx, c)
-			if err == nil {
-				n.takeIn(a)
+			if err != nil || !a.Leading {
+				return false
 			}
-			return err == nil
+			n.takeIn(a)
+			return true
 		}
 	}
 	at := n.leaderNow()

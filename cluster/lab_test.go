@@ -90,7 +90,7 @@ func (l *lab) options(name string) Options {
 		return a
 	}})).With("n", name)
 	o := Options{Cluster: "test", Node: name, Instance: fmt.Sprint(len(l.log.String())), Ordinal: int(name[len(name)-1] - '1'), Mode: "both", Dir: filepath.Join(l.dir, name),
-		Size: l.size, Listen: name + ":7481", Gossip: name + ":7482", Join: []string{"n1:7481", "n2:7481", "n3:7481"}, Secret: "a secret",
+		Size: l.size, Listen: name + ":7481", Join: []string{"n1:7481", "n2:7481", "n3:7481"}, Secret: "a secret",
 		Settle: time.Minute, Network: l.net.Host(name), Log: log}
 	return o
 }
@@ -104,7 +104,7 @@ func (l *lab) run(name string, change ...func(*Options)) *proc {
 	}
 	p := &proc{lab: l, name: name, drained: make(chan struct{}), ended: make(chan struct{})}
 	o.Stop = func(reason error) { p.left = reason; p.stop() }
-	if !o.lonely() && o.GossipTransport == nil {
+	if !o.lonely() && o.Gossip != "" && o.GossipTransport == nil {
 		tr, err := gossiptest.New(l.net.Host(name), o.Gossip)
 		if err != nil {
 			l.t.Fatal(err)

@@ -31,7 +31,7 @@ type Node struct {
 	o       Options
 	log     *slog.Logger
 	port    *wire.Port     // nil: a cluster of one that nobody can join
-	gossip  *gossip.Gossip // nil: the same
+	gossip  *gossip.Gossip // nil: none is listened to
 	book    *book
 	asker   *asker
 	shelf   *shelf // nil: no backups
@@ -147,7 +147,7 @@ func (n *Node) listen() (err error) {
 		gossipKeys = append(gossipKeys, keys[1].Gossip())
 	}
 	n.port, err = wire.Open(wire.Options{Network: n.o.Network, Listen: n.o.Listen, Cluster: n.o.Cluster, Node: n.o.Node, Keys: keys,
-		ServerID: n.id, Founding: n.founding, Addresses: n.book.find, Refused: n.refused, Log: n.log})
+		ServerID: n.id, Founding: n.founding, Addresses: n.book.find, Log: n.log})
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
@@ -155,6 +155,9 @@ func (n *Node) listen() (err error) {
 		return errors.Join(err, n.port.Close())
 	}
 	n.handle()
+	if n.o.Gossip == "" {
+		return nil
+	}
 	host, _, err := net.SplitHostPort(n.address())
 	if err != nil {
 		return errors.Join(fmt.Errorf("cluster: advertise: %w", err), n.port.Close())
@@ -223,8 +226,11 @@ func (n *Node) serve(life context.Context, end context.CancelCauseFunc, services
 		return
 	}
 	start("port", n.port.Run)
-	start("gossip", n.gossip.Run)
 	start("peers", n.asker.run)
+	if n.gossip == nil {
+		return
+	}
+	start("gossip", n.gossip.Run)
 	start("gossip's news", n.listenToGossip)
 }
 

@@ -88,7 +88,12 @@ func (o *office) run(ctx context.Context) {
 			return
 		}
 		o.r.notice(st)
-		if o.round(ctx, st) {
+		first := !o.ready()
+		did := o.round(ctx, st)
+		if did || first && o.ready() {
+			o.n.pokeCheckIn()
+		}
+		if did {
 			continue // something was done: look again at once
 		}
 		select {
@@ -283,13 +288,20 @@ func (o *office) checkIn(ctx context.Context, c checkIn) (answer, error) {
 	if changed {
 		poke(o.wake)
 	}
-	if !o.open.Load() {
+	if !o.ready() {
 		return answer{}, nil // what its tables say is not the last word yet
 	}
 	if err := o.r.q.Verify(ctx); err != nil {
 		return answer{}, nil
 	}
 	return o.answer(c), nil
+}
+
+// ready: the office is open, and has looked once.
+func (o *office) ready() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open.Load() && len(o.mu.view.Nodes) > 0
 }
 
 func (o *office) hear(c checkIn) (changed bool) {

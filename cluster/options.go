@@ -30,7 +30,7 @@ type Options struct {
 	Settle      time.Duration // how long a seat is kept for a node that is gone
 
 	Listen    string // host:port of Raft and RPC
-	Gossip    string // host:port of gossip
+	Gossip    string // host:port of gossip; empty: none, nodes hear of each other by asking
 	Advertise string // host, or host:port, under which others reach Listen. Empty: the first private address
 
 	Join       []string      // host:port, or DNS names that list peers
