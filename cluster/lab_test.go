@@ -29,6 +29,8 @@ type lab struct {
 	size   int
 	procs  map[string]*proc
 	start0 time.Time
+	ctx    context.Context
+	cancel context.CancelFunc
 	mu     sync.Mutex
 	log    bytes.Buffer
 }
@@ -51,7 +53,9 @@ func bubble(t *testing.T, f func(*lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &lab{t: t, net: wiretest.New(), dir: t.TempDir(), size: 3, procs: map[string]*proc{}, start0: time.Now()}
+		l.ctx, l.cancel = context.WithCancel(context.Background())
 		defer func() {
+			l.cancel()
 			for _, p := range l.procs {
 				p.kill()
 			}
@@ -115,7 +119,7 @@ func (l *lab) run(name string, change ...func(*Options)) *proc {
 	if err != nil {
 		l.t.Fatal("New: ", err)
 	}
-	p.o, p.n = o, n
+	p.o, p.n = n.o, n
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
 	go func() {

@@ -57,17 +57,18 @@ func (n *Node) steer(life context.Context) (err error) {
 // note keeps the move for the status, and says what is waited for.
 func (n *Node) note(m roster.Move, say *repeater) {
 	n.mu.Lock()
-	changed := n.mu.move.Kind != m.Kind
 	n.mu.move = m
 	n.mu.Unlock()
-	switch {
-	case m.Kind == roster.Conflict:
+	if m.Kind == roster.Conflict {
 		n.alarms.raise("conflict", m.Text)
-	case m.Kind == roster.Hold || m.Kind == roster.StayOut || changed:
-		say.say(m.Text)
-	}
-	if m.Kind != roster.Conflict {
+	} else {
 		n.alarms.clear("conflict")
+	}
+	switch m.Kind {
+	case roster.Hold, roster.Join, roster.Park, roster.StayOut, roster.Force:
+		say.say(m.Text)
+	default:
+		say.say("")
 	}
 }
 
