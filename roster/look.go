@@ -25,8 +25,8 @@ func (w *Watch) View(now time.Duration, o Office) View {
 // from memory who is none of them for longer than settle.
 func (w *Watch) whoCounts(now time.Duration, o Office) map[string]Role {
 	roles := o.roles()
-	for id := range roles {
-		w.remember(id)
+	for _, s := range o.Servers {
+		w.remember(s.ID)
 	}
 	for id, m := range o.Rows.Marks {
 		if _, has := roles[id]; !has && m.Intent == Leaving {
