@@ -25,12 +25,14 @@ type mesh struct {
 	at      map[string]string // server id → address
 	listens map[string]chan net.Conn
 	cuts    map[[2]string]bool // from, to
+	slow    map[[2]string]time.Duration
 	links   map[[2]string][]net.Conn
 	dials   int
 }
 
 func newMesh() *mesh {
-	return &mesh{at: map[string]string{}, listens: map[string]chan net.Conn{}, cuts: map[[2]string]bool{}, links: map[[2]string][]net.Conn{}}
+	return &mesh{at: map[string]string{}, listens: map[string]chan net.Conn{}, cuts: map[[2]string]bool{},
+		slow: map[[2]string]time.Duration{}, links: map[[2]string][]net.Conn{}}
 }
 
 // layer is one server's end of the mesh.
@@ -98,7 +100,29 @@ func (l *layer) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, er
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
 	l.m.links[key] = append(l.m.links[key], a)
-	return a, nil
+	return &slowConn{Conn: a, m: l.m, key: key}, nil
+}
+
+// slowConn delays what is written.
+type slowConn struct {
+	net.Conn
+	m   *mesh
+	key [2]string
+}
+
+func (c *slowConn) Write(p []byte) (int, error) {
+	c.m.mu.Lock()
+	d := c.m.slow[c.key]
+	c.m.mu.Unlock()
+	time.Sleep(d)
+	return c.Conn.Write(p)
+}
+
+// slowDown delays what one server sends to another.
+func (m *mesh) slowDown(from, to *node, d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.slow[[2]string{from.id, to.id}] = d
 }
 
 // cut closes the way from one server to another.
@@ -126,7 +150,10 @@ func (m *mesh) heal() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.cuts)
+	clear(m.slow)
 }
+
+var dbg = slog.New(slog.DiscardHandler)
 
 // node is a server and its directory.
 type node struct {
@@ -154,7 +181,7 @@ func (n *node) start() { n.startAt(n.id + "@1") }
 
 func (n *node) startAt(addr string) {
 	n.t.Helper()
-	o := Options{Dir: n.dir, FSM: fsm.New(), Stream: n.m.listen(n.id, addr), Log: slog.New(slog.DiscardHandler), Limits: n.limits}
+	o := Options{Dir: n.dir, FSM: fsm.New(), Stream: n.m.listen(n.id, addr), Log: dbg, Limits: n.limits}
 	log := newLogger(o.Log)
 	d, err := openDisk(n.dir, log)
 	if err != nil {
