@@ -159,10 +159,11 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 		return nil, fmt.Errorf("opening raw: %w", err)
 	}
 	r.bucket = bucket
-	if r.raw, err = raw.Open(ctx, raw.Options{Bucket: bucket, Stream: s.cfg.Name, Codec: s.cfg.Raw.Compression, Log: s.log}); err != nil {
+	if r.raw, err = raw.Open(ctx, raw.Options{Bucket: bucket, Stream: s.cfg.Name, Codec: s.cfg.Raw.Compression, Shared: s.cfg.Raw.Shared, Log: s.log}); err != nil {
 		return nil, err
 	}
 	_, exclusive := bucket.Local()
+	exclusive = exclusive && !s.cfg.Raw.Shared
 	source, err := newSource(s.cfg.Source.Options, sourceDeps{alone: exclusive, client: s.node.instance, log: s.log, found: s.founding(r.raw)})
 	if err != nil {
 		return nil, err
