@@ -71,7 +71,7 @@ func (l *lab) writeGap(f func()) time.Duration {
 				most = max(most, time.Since(last))
 				last = time.Now()
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
 		}
 		longest <- most
 	}()

@@ -29,6 +29,7 @@ type lab struct {
 	size   int
 	procs  map[string]*proc
 	start0 time.Time
+	made   int // processes
 	ctx    context.Context
 	cancel context.CancelFunc
 	mu     sync.Mutex
@@ -93,15 +94,16 @@ func (l *lab) options(name string) Options {
 		}
 		return a
 	}})).With("n", name)
-	o := Options{Cluster: "test", Node: name, Instance: fmt.Sprint(len(l.log.String())), Ordinal: int(name[len(name)-1] - '1'), Mode: "both", Dir: filepath.Join(l.dir, name),
-		Size: l.size, Listen: name + ":7481", Join: []string{"n1:7481", "n2:7481", "n3:7481"}, Secret: "a secret",
-		Settle: time.Minute, Network: l.net.Host(name), Log: log}
+	o := Options{Cluster: "test", Node: name, Instance: fmt.Sprint(l.made), Ordinal: int(name[len(name)-1] - '1'), Mode: "both", Dir: filepath.Join(l.dir, name),
+		Size: l.size, Listen: name + ":7481", Gossip: name + ":7482", Join: []string{"n1:7481", "n2:7481", "n3:7481"}, Secret: "a secret",
+		Settle: time.Minute, Network: l.net.Host(name), Lookup: l.net.Lookup, Log: log}
 	return o
 }
 
 // run starts a process of a node; change may change its options.
 func (l *lab) run(name string, change ...func(*Options)) *proc {
 	l.t.Helper()
+	l.made++
 	o := l.options(name)
 	for _, c := range change {
 		c(&o)

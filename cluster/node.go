@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stream-arrow/twgd/cluster/gossip"
@@ -38,8 +39,7 @@ type Node struct {
 	alarms  *alarms
 	leases  *lease.Client
 	metrics *metrics
-	lookup  func(ctx context.Context, host string) ([]string, error) // nil: names are not resolved
-	nonce   uint64                                                   // names this process
+	nonce   uint64 // names this process
 	started time.Time
 
 	end context.CancelCauseFunc // ends Run at once
@@ -48,7 +48,8 @@ type Node struct {
 
 	steerAt chan struct{} // pokes
 	checkAt chan struct{}
-	moved   broadcast // who leads, or where, has changed
+	asking  atomic.Uint32 // turns through known addresses while no leader is known
+	moved   broadcast     // who leads, or where, has changed
 
 	mu struct {
 		sync.Mutex
@@ -82,7 +83,6 @@ type told struct {
 
 // New makes a node and listens. It decides nothing yet; a disk without state gets its birth.
 func New(o Options) (*Node, error) {
-	tcp := o.Network == nil
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
@@ -96,9 +96,6 @@ func New(o Options) (*Node, error) {
 	n.asker = newAsker(n, o.Join)
 	n.metrics = newMetrics(o.Registerer, n)
 	n.mu.leaderSeen = n.started
-	if tcp {
-		n.lookup = net.DefaultResolver.LookupHost
-	}
 	if o.Backup != nil {
 		n.shelf = newShelf(n)
 	}
@@ -163,7 +160,7 @@ func (n *Node) listen() (err error) {
 		return errors.Join(fmt.Errorf("cluster: advertise: %w", err), n.port.Close())
 	}
 	n.gossip, err = gossip.New(gossip.Options{Name: n.o.holder(), Bind: n.o.Gossip, Advertise: host, Keys: gossipKeys, Meta: n.meta,
-		Seeds: n.gossipSeeds, Transport: n.o.GossipTransport, Log: n.log})
+		Seeds: n.gossipSeeds, Transport: n.o.GossipTransport, Lookup: n.o.Lookup, Log: n.log})
 	if err != nil {
 		return errors.Join(fmt.Errorf("cluster: gossip: %w", err), n.port.Close())
 	}

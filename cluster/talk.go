@@ -46,7 +46,7 @@ func (n *Node) listenToGossip(ctx context.Context) error {
 			}
 		}
 		for _, c := range n.gossip.Conflicts() {
-			n.alarms.raise("name "+c.Name, "two processes go on under the name "+c.Name+": "+c.Ours+" and "+c.Theirs+"; give one of them another node.id, or stop it")
+			n.alarms.raise("name "+c.Name, "two processes go on under the name "+c.Name+": at "+c.A+" and at "+c.B+"; give one of them another node.id, or stop it")
 		}
 		select {
 		case <-ctx.Done():
