@@ -127,6 +127,13 @@ func TestSupersededByAnotherBirth(t *testing.T) {
 	d.want("n3~b", "superseded", d.node("n3~b").Superseded, false)
 }
 
+func TestSupersededByTheLeadersOwnBirth(t *testing.T) {
+	d := newDesk(t)
+	d.o.Servers = append(d.o.Servers, Server{ID: "n1~0"})
+	d.now = 4 * time.Second
+	d.want("n1~0", "superseded", d.node("n1~0").Superseded, true)
+}
+
 // The older birth, heard last, does not make the newer one lost for good.
 func TestWhoWasHeardLastIsNotSuperseded(t *testing.T) {
 	d := newDesk(t)
