@@ -14,7 +14,8 @@ import (
 type naive struct {
 	epoch, count uint64
 	live         []*naiveRow // in order of coming
-	past         []naivePast
+	past         []naivePast // that held
+	refused      []naivePast // that never did
 }
 
 type naiveRow struct {
@@ -56,12 +57,20 @@ func (m *naive) end(r *naiveRow, done bool) {
 	m.drop(r)
 }
 
+func (m *naive) over(r Request) bool {
+	is := func(o naivePast) bool { return o.request == r }
+	return slices.ContainsFunc(m.past, is) || slices.ContainsFunc(m.refused, is)
+}
+
 func (m *naive) note(p naivePast) {
-	if slices.ContainsFunc(m.past, func(o naivePast) bool { return o.request == p.request }) {
-		return
+	list := &m.past
+	if p.token == 0 {
+		list = &m.refused
 	}
-	m.past = append(m.past, p)
-	m.past = m.past[max(0, len(m.past)-pastSize):]
+	if !m.over(p.request) {
+		*list = append(*list, p)
+		*list = (*list)[max(0, len(*list)-pastSize):]
+	}
 }
 
 func (m *naive) attempt(r Request) *naiveRow {
@@ -124,7 +133,7 @@ func (m *naive) say(now time.Duration, f command) string {
 }
 
 func (m *naive) acquire(now time.Duration, f command) string {
-	if slices.ContainsFunc(m.past, func(o naivePast) bool { return o.request == f.request }) {
+	if m.over(f.request) {
 		return "over"
 	}
 	r, others := m.attempt(f.request), m.of(f.name)
@@ -134,6 +143,7 @@ func (m *naive) acquire(now time.Duration, f command) string {
 	case r == nil && m.epoch == 0:
 		return "no epoch"
 	case r == nil && len(others) > 0 && !f.wait:
+		m.note(naivePast{request: f.request})
 		return fmt.Sprintf("taken %s %s", showToken(others[0].token), others[0].holder)
 	case r == nil:
 		r = &naiveRow{name: f.name, holder: f.holder, request: f.request, ttl: f.ttl}
