@@ -25,7 +25,7 @@ import (
 )
 
 // How quickly the dead are noticed: probed every probeEvery in turn, suspected after one failed probe, dead suspectFor later unless
-// somebody hears of them. Measured over a network in memory, with three to seven members: 3 to 6 s.
+// somebody hears of them. Measured over a network in memory, with two to seven members: all knew after 2.6 to 4.6 s.
 const (
 	probeEvery = 500 * time.Millisecond
 	answerFor  = 300 * time.Millisecond
