@@ -127,6 +127,11 @@ func (n *Node) takeIn(a answer) {
 	id := n.mu.id
 	n.mu.Unlock()
 	n.warnOfFile(a.Settings)
+	if a.Stuck {
+		n.alarms.raise("stuck", "the leader cannot reach this node at "+n.address()+", the address that it tells others: cluster.advertise changes it; until then this node holds no log and no vote")
+	} else {
+		n.alarms.clear("stuck")
+	}
 	if f := foundingOf(a.Founding); f != ([16]byte{}) && a.Role != roster.None {
 		n.book.know(id, roster.Facts{Founding: f, Incarnation: a.Incarnation, Confirmed: a.Confirmed})
 	}

@@ -102,6 +102,9 @@ func New(o Options) (*Node, error) {
 	if err := n.openDisk(); err != nil {
 		return nil, err
 	}
+	if n.mu.hasState && o.Backup != nil && o.Backup.Restore {
+		n.log.Info("nothing is restored over the state on this disk", "node", n.mu.id)
+	}
 	if err := n.listen(); err != nil {
 		return nil, err
 	}

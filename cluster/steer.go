@@ -130,14 +130,16 @@ func (n *Node) giveUp() error {
 	f := n.facts()
 	n.mu.Lock()
 	drop := n.mu.departure.drop
-	if drop {
-		n.mu.departure.drop, n.mu.dropped = false, f.Founding
+	if drop != nil {
+		n.mu.departure.drop, n.mu.dropped = nil, f.Founding
 	}
 	n.mu.Unlock()
-	if !drop {
+	if drop == nil {
 		return nil
 	}
-	return n.beginAnew(roster.Move{Text: "an operator gave up the founding of this node: " + hexOf(f.Founding)})
+	err := n.beginAnew(roster.Move{Text: "an operator gave up the founding of this node: " + hexOf(f.Founding)})
+	drop <- err
+	return err
 }
 
 // hold keeps Raft open where there is state, unless a leader has said that there is no role for it.
