@@ -47,6 +47,9 @@ type asker struct {
 func newAsker(n *Node, join []string) *asker {
 	a := &asker{n: n, join: join}
 	a.mu.heard = map[string]*heard{}
+	for _, j := range join {
+		a.mu.heard[j] = &heard{address: j, join: true} // silent until it was asked
+	}
 	return a
 }
 
@@ -174,12 +177,12 @@ func (n *Node) resolve(ctx context.Context, entry string) []string {
 		host, port = entry, defaultPort
 	}
 	whole := []string{net.JoinHostPort(host, port)}
-	if n.lookup == nil || net.ParseIP(host) != nil {
+	if net.ParseIP(host) != nil {
 		return whole
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	ips, err := n.lookup(ctx, host)
+	ips, err := n.o.Lookup(ctx, host)
 	if err != nil || len(ips) == 0 {
 		return whole
 	}

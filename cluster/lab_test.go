@@ -29,6 +29,9 @@ type lab struct {
 	size   int
 	procs  map[string]*proc
 	start0 time.Time
+	made   int // processes
+	ctx    context.Context
+	cancel context.CancelFunc
 	mu     sync.Mutex
 	log    bytes.Buffer
 }
@@ -51,7 +54,9 @@ func bubble(t *testing.T, f func(*lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &lab{t: t, net: wiretest.New(), dir: t.TempDir(), size: 3, procs: map[string]*proc{}, start0: time.Now()}
+		l.ctx, l.cancel = context.WithCancel(context.Background())
 		defer func() {
+			l.cancel()
 			for _, p := range l.procs {
 				p.kill()
 			}
@@ -89,22 +94,23 @@ func (l *lab) options(name string) Options {
 		}
 		return a
 	}})).With("n", name)
-	o := Options{Cluster: "test", Node: name, Instance: fmt.Sprint(len(l.log.String())), Ordinal: int(name[len(name)-1] - '1'), Mode: "both", Dir: filepath.Join(l.dir, name),
+	o := Options{Cluster: "test", Node: name, Instance: fmt.Sprint(l.made), Ordinal: int(name[len(name)-1] - '1'), Mode: "both", Dir: filepath.Join(l.dir, name),
 		Size: l.size, Listen: name + ":7481", Gossip: name + ":7482", Join: []string{"n1:7481", "n2:7481", "n3:7481"}, Secret: "a secret",
-		Settle: time.Minute, Network: l.net.Host(name), Log: log}
+		Settle: time.Minute, Network: l.net.Host(name), Lookup: l.net.Lookup, Log: log}
 	return o
 }
 
 // run starts a process of a node; change may change its options.
 func (l *lab) run(name string, change ...func(*Options)) *proc {
 	l.t.Helper()
+	l.made++
 	o := l.options(name)
 	for _, c := range change {
 		c(&o)
 	}
 	p := &proc{lab: l, name: name, drained: make(chan struct{}), ended: make(chan struct{})}
 	o.Stop = func(reason error) { p.left = reason; p.stop() }
-	if !o.lonely() && o.GossipTransport == nil {
+	if !o.lonely() && o.Gossip != "" && o.GossipTransport == nil {
 		tr, err := gossiptest.New(l.net.Host(name), o.Gossip)
 		if err != nil {
 			l.t.Fatal(err)
@@ -115,7 +121,7 @@ func (l *lab) run(name string, change ...func(*Options)) *proc {
 	if err != nil {
 		l.t.Fatal("New: ", err)
 	}
-	p.o, p.n = o, n
+	p.o, p.n = n.o, n
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
 	go func() {

@@ -11,7 +11,7 @@ func alone(o *Options) { o.Size, o.Join, o.Secret = 1, nil, "" }
 func TestCaseK08OneNodeFoundsStopsAndStarts(t *testing.T) {
 	bubble(t, func(l *lab) {
 		p := l.run("n1", alone)
-		took := l.until(2*time.Second, "a leader", func() bool { return p.state() == "ok" })
+		took := l.until(2*time.Second, "a leader", func() bool { return p.state() == "ok" && p.voters() == "n1" })
 		t.Log("founded and serving after ", took)
 		if err := p.write(time.Second); err != nil {
 			t.Fatal(err)

@@ -118,7 +118,9 @@ func survey(ctx context.Context, o Options) (*Node, []heard, error) {
 	ctx, end := context.WithCancel(ctx)
 	var services sync.WaitGroup
 	services.Go(func() { _ = n.port.Run(ctx) })
-	services.Go(func() { _ = n.gossip.Run(ctx) })
+	if n.gossip != nil {
+		services.Go(func() { _ = n.gossip.Run(ctx) })
+	}
 	for start := time.Now(); time.Since(start) < askedFor && ctx.Err() == nil; wait(ctx, askEvery) {
 		n.asker.ask(ctx)
 	}

@@ -57,17 +57,18 @@ func (n *Node) steer(life context.Context) (err error) {
 // note keeps the move for the status, and says what is waited for.
 func (n *Node) note(m roster.Move, say *repeater) {
 	n.mu.Lock()
-	changed := n.mu.move.Kind != m.Kind
 	n.mu.move = m
 	n.mu.Unlock()
-	switch {
-	case m.Kind == roster.Conflict:
+	if m.Kind == roster.Conflict {
 		n.alarms.raise("conflict", m.Text)
-	case m.Kind == roster.Hold || m.Kind == roster.StayOut || changed:
-		say.say(m.Text)
-	}
-	if m.Kind != roster.Conflict {
+	} else {
 		n.alarms.clear("conflict")
+	}
+	switch m.Kind {
+	case roster.Hold, roster.Join, roster.Park, roster.StayOut, roster.Force:
+		say.say(m.Text)
+	default:
+		say.say("")
 	}
 }
 
@@ -129,14 +130,16 @@ func (n *Node) giveUp() error {
 	f := n.facts()
 	n.mu.Lock()
 	drop := n.mu.departure.drop
-	if drop {
-		n.mu.departure.drop, n.mu.dropped = false, f.Founding
+	if drop != nil {
+		n.mu.departure.drop, n.mu.dropped = nil, f.Founding
 	}
 	n.mu.Unlock()
-	if !drop {
+	if drop == nil {
 		return nil
 	}
-	return n.beginAnew(roster.Move{Text: "an operator gave up the founding of this node: " + hexOf(f.Founding)})
+	err := n.beginAnew(roster.Move{Text: "an operator gave up the founding of this node: " + hexOf(f.Founding)})
+	drop <- err
+	return err
 }
 
 // hold keeps Raft open where there is state, unless a leader has said that there is no role for it.

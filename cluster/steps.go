@@ -17,6 +17,9 @@ func (o *office) carry(ctx context.Context, v roster.View, s roster.Step) bool {
 		o.rest(ctx, v)
 		return false
 	case roster.Wait:
+		if s.Why != "" {
+			o.n.log.Debug("waiting: "+s.Why, "node", s.ID, "rule", s.Rule)
+		}
 		return false
 	case roster.Stop:
 		o.n.lastStop()
