@@ -59,7 +59,7 @@ func (l *lab) join(e *shares, name, mode string) (n *node, stop func()) {
 	l.must(err)
 	cfg.Node.Mode = mode
 	cfg.Streams[0].Raw.To = unit.Location("mem://" + filepath.Base(l.dir) + "/raw") // which all nodes of this process see
-	n, err = newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)))
+	n, err = newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)), joining{})
 	l.must(err)
 	n.duties = duties{claims: &e.claims, elections: e, shared: true}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -140,7 +140,7 @@ func TestRecoveryNeedsASharedRaw(t *testing.T) {
 	cfg, err := loadConfig(l.config("one", "", ""))
 	l.must(err)
 	cfg.Node.Mode = modeRecovery
-	n, err := newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)))
+	n, err := newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)), joining{})
 	l.must(err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
