@@ -343,6 +343,32 @@ func TestTheDeadAreForgottenAfterAnHour(t *testing.T) {
 	}
 }
 
+func TestTheBeginningAndTheEndOfAConflictAreChanges(t *testing.T) {
+	r := roll{conflicts: map[string]*clash{}, changed: make(chan struct{}, 1)}
+	now := time.Now()
+	f := func(after time.Duration, seen, changed bool, want int) {
+		t.Helper()
+		now = now.Add(after)
+		if seen {
+			r.clash("a", "x:1", "y:1", now)
+		}
+		if got := r.clashes(now); len(got) != want || len(r.changed) == 1 != changed {
+			t.Errorf("%v, changed %v", got, !changed)
+		}
+		select {
+		case <-r.changed:
+		default:
+		}
+	}
+	f(0, true, false, 0)
+	f(clashAfter-1, true, false, 0)
+	f(1, true, true, 1)
+	f(clashFor, false, false, 1)
+	f(1, false, true, 0)
+	f(0, true, false, 0) // from the beginning
+	f(clashAfter+1, true, false, 0)
+}
+
 func TestHalvesMeetAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		for _, host := range []string{"n1", "n2", "n3", "n4"} {
