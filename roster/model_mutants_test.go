@@ -11,7 +11,7 @@ func TestModelCatchesMutants(t *testing.T) {
 	caught := func(name string, m mutant, left budgets, nodes int, want ...string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := search{start: func() *world { return mutate(m, newWorld(nodes, 0, 3, 3, left)) }, until: time.Now().Add(5 * modelTime(t))}
+			s := search{start: func() *world { return mutate(m, newWorld(nodes, 0, 3, 3, left)) }, until: time.Now().Add(10 * time.Minute)} // ends when all worlds are seen
 			s.breadth()
 			for _, w := range want {
 				if strings.HasPrefix(s.found, w) {
@@ -23,8 +23,9 @@ func TestModelCatchesMutants(t *testing.T) {
 		})
 	}
 	caught("an id kept on an empty disk", mutant{amnesia: true}, budgets{kill: 2, wipe: 1, start: 2}, 3, "LOST COMMIT")
-	caught("a leader that demotes itself", mutant{selfDemotion: true, noForce: true}, budgets{term: 1, fail: 1, kill: 2, start: 2}, 3, "R8", "R9")
-	caught("proposals beside each other", mutant{parallel: true}, budgets{term: 2, kill: 2, start: 2}, 3, "R", "LOST COMMIT", "two leaders")
+	// Forced candidacy would mend this one.
+	caught("a leader that demotes itself", mutant{selfDemotion: true, noForce: true}, budgets{term: 1, fail: 1, kill: 2}, 3, "R8", "R9")
+	caught("proposals beside each other", mutant{parallel: true}, budgets{term: 2, kill: 2, start: 1}, 3, "R", "LOST COMMIT", "two leaders")
 	caught("a grant taken from an earlier process", mutant{oldGrants: true}, budgets{term: 3, start: 2}, 3, "R4")
 	caught("no forced candidacy", mutant{noForce: true}, budgets{leave: 1, kill: 1}, 4, "R9")
 }
