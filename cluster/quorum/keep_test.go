@@ -371,8 +371,10 @@ func TestTimeGoesOnWhileSomethingExpires(t *testing.T) {
 		n.tamper = f.on
 		n.start()
 		ok(t, n.q.Bootstrap(t.Context()))
+		_, err := n.q.Propose(t.Context(), fsm.RouteLease, lease.Epoch(1))
+		ok(t, err)
 		c := lease.New(lease.Options{Proposer: proposer{n.q}, Asker: proposer{n.q}, Holder: "n1~1"})
-		_, err := c.Acquire(t.Context(), "w", 10*time.Second)
+		_, err = c.Acquire(t.Context(), "w", 10*time.Second)
 		ok(t, err)
 		before := f.stored.Load()
 		time.Sleep(time.Minute)
