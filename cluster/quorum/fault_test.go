@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -15,15 +16,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // faults stand between the bare disk and what is wrapped around it.
 type faults struct {
-	mu     sync.Mutex
-	err    error         // every write fails with it
-	hold   chan struct{} // storing entries waits for it
-	stores atomic.Int64  // commits of entries
-	stored atomic.Int64  // entries
-	reads  atomic.Int64  // entries read back
-	writes atomic.Int64  // everything that is written, commits of entries included
-	keys   []string      // written beside the log, in order
-	after  int           // writes beside the log that still succeed before err; -1: all fail
+	mu       sync.Mutex
+	err      error         // every write fails with it
+	storeErr error         // storing entries fails with it
+	hold     chan struct{} // storing entries waits for it
+	stores   atomic.Int64  // commits of entries
+	stored   atomic.Int64  // entries
+	reads    atomic.Int64  // entries read back
+	writes   atomic.Int64  // everything that is written, commits of entries included
+	keys     []string      // written beside the log, in order
+	after    int           // writes beside the log that still succeed before err; -1: all fail
 }
 
 func (f *faults) on(d *disk) {
@@ -43,7 +45,7 @@ func (f *faults) set(err error) {
 func (f *faults) check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.err
+	return errors.Join(f.err, f.storeErr)
 }
 
 // full is how the system says it, from inside Bolt when it grows its file.
@@ -56,12 +58,12 @@ type faultyLogs struct {
 
 func (l *faultyLogs) StoreLogs(logs []*raft.Log) error {
 	l.mu.Lock()
-	hold := l.hold
+	hold, storeErr := l.hold, l.storeErr
 	l.mu.Unlock()
 	if hold != nil {
 		<-hold
 	}
-	if err := l.check(); err != nil {
+	if err := errors.Join(l.check(), storeErr); err != nil {
 		return err
 	}
 	l.stores.Add(1)
@@ -76,7 +78,10 @@ func (l *faultyLogs) GetLog(i uint64, e *raft.Log) error {
 }
 
 func (l *faultyLogs) DeleteRange(a, b uint64) error {
-	if err := l.check(); err != nil {
+	l.mu.Lock()
+	err := l.err
+	l.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	l.writes.Add(1)

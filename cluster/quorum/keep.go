@@ -56,6 +56,10 @@ func (q *Quorum) sleep(d time.Duration) {
 // due again.
 func (q *Quorum) compact(ctx context.Context) error {
 	bytes, trailing := q.journal.pending()
+	if q.raft.AppliedIndex() <= q.journal.boundary().index {
+		q.journal.settled(bytes) // all of it is not committed
+		return nil
+	}
 	f, err := q.snapshot(ctx, trailing)
 	if err != nil {
 		q.journal.settled(0)

@@ -161,6 +161,37 @@ func TestCaseK02LongerLogOfAnEarlierTerm(t *testing.T) {
 	})
 }
 
+// The disk of the one that comes back is full just when its wrong entries are gone and the right ones are not there yet.
+func TestFullBetweenTruncatingAndStoring(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m, nodes := three(t)
+		var f faults
+		nodes[0].tamper = f.on
+		grow(t, 3, nodes...)
+		old := nodes[0]
+		m.isolate(old, nodes...)
+		for range 10 {
+			old.q.Propose(soon(t, 10*time.Millisecond), fsm.RouteTuning, tuning.Set("lost", "1"))
+		}
+		l := leaderOf(t, others(nodes, old)...)
+		l.mustSet("kept", "1")
+		f.mu.Lock()
+		f.storeErr = full
+		f.mu.Unlock()
+		m.heal()
+		within(t, 10*time.Second, "it says so", func() bool { return old.q.State().DiskFull })
+		time.Sleep(10 * time.Second)
+		f.mu.Lock()
+		f.storeErr = nil
+		f.mu.Unlock()
+		within(t, 10*time.Second, "caught up", func() bool { return old.get("kept") == "1" })
+		if old.get("lost") != "" {
+			t.Fatal("what was never committed is there")
+		}
+		agree(t, leaderOf(t, nodes...), nodes...)
+	})
+}
+
 // A server is away under full load. The leader keeps a bounded log and a bounded cache, and brings it up by one snapshot.
 func TestCaseK22AwayUnderLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -180,14 +211,14 @@ func TestCaseK22AwayUnderLoad(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						time.Sleep(time.Millisecond)
+						time.Sleep(20 * time.Millisecond)
 					}
 				})
 			}
 			all.Wait()
 		}
 		load(3000) // 6 MB
-		if b := logBytes(t, l.q.disk.logs); b > 2*l.limits.Snapshot+l.limits.Trailing {
+		if b := logBytes(t, l.q.disk.logs); b > (patience+1)*l.limits.Snapshot+l.limits.Trailing {
 			t.Fatalf("the log holds %d bytes", b)
 		}
 		if b := l.q.journal.mu.cache.bytes; b > l.limits.Cache {
@@ -340,8 +371,10 @@ func TestTimeGoesOnWhileSomethingExpires(t *testing.T) {
 		n.tamper = f.on
 		n.start()
 		ok(t, n.q.Bootstrap(t.Context()))
+		_, err := n.q.Propose(t.Context(), fsm.RouteLease, lease.Epoch(1))
+		ok(t, err)
 		c := lease.New(lease.Options{Proposer: proposer{n.q}, Asker: proposer{n.q}, Holder: "n1~1"})
-		_, err := c.Acquire(t.Context(), "w", 10*time.Second)
+		_, err = c.Acquire(t.Context(), "w", 10*time.Second)
 		ok(t, err)
 		before := f.stored.Load()
 		time.Sleep(time.Minute)
