@@ -159,6 +159,7 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	}
 	r.bucket = bucket
 	_, exclusive := bucket.Local()
+	exclusive = exclusive && !s.cfg.Raw.Shared
 	if err := s.openRaw(ctx, r, exclusive); err != nil {
 		return nil, err
 	}
@@ -189,7 +190,7 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 // openRaw opens raw and, where the node ingests, the source. A node that only recovers writes no segment: it needs the right to
 // create, for cuts and copies, and no lock.
 func (s *stream) openRaw(ctx context.Context, r *rooms, exclusive bool) (err error) {
-	o := raw.Options{Bucket: r.bucket, Stream: s.cfg.Name, Codec: s.cfg.Raw.Compression, Log: s.log, ReadOnly: !s.node.ingests()}
+	o := raw.Options{Bucket: r.bucket, Stream: s.cfg.Name, Codec: s.cfg.Raw.Compression, Shared: s.cfg.Raw.Shared, Log: s.log, ReadOnly: !s.node.ingests()}
 	if o.ReadOnly && exclusive {
 		return fail(exitRefused, fmt.Errorf("stream %s is %w: a node of mode recovery needs a raw that the other nodes see too, and %s belongs to one process",
 			s.cfg.Name, errRefused, s.cfg.Raw.To))
