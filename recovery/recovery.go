@@ -96,7 +96,13 @@ const (
 func (a *Agent) Run(ctx context.Context) error { return a.run(ctx, true) }
 
 // Watch looks for gaps until ctx ends, and leaves them alone: the backlog is known without anybody who works on it.
-func (a *Agent) Watch(ctx context.Context) error { return a.run(ctx, false) }
+func (a *Agent) Watch(ctx context.Context) error {
+	err := a.run(ctx, false)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.found = false // nobody looks any more
+	return err
+}
 
 func (a *Agent) run(ctx context.Context, work bool) error {
 	ended := make(chan struct{})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,10 +126,9 @@ func TestCaseK17PausedAgentIsHarmless(t *testing.T) {
 		onSite(t, files, func(s *site) {
 			s.writeWhileAway(50, orders)
 			let, stopped := make(chan struct{}), make(chan struct{})
-			first := true
+			var met atomic.Bool
 			s.table.Fault(func(_ context.Context, op string) error {
-				if op == "commit" && first {
-					first = false
+				if op == "commit" && !met.Swap(true) {
 					close(stopped)
 					<-let
 				}
@@ -167,9 +167,9 @@ func TestCaseK17PausedAgentIsHarmless(t *testing.T) {
 func TestLostClaimIsLeft(t *testing.T) {
 	onSite(t, false, func(s *site) {
 		s.writeWhileAway(50, orders)
-		slow := true
+		var fast atomic.Bool
 		s.table.Fault(func(ctx context.Context, op string) error {
-			if op == "commit" && slow {
+			if op == "commit" && !fast.Load() {
 				return pause(ctx, time.Hour)
 			}
 			return nil
@@ -183,7 +183,7 @@ func TestLostClaimIsLeft(t *testing.T) {
 		if m := a.metrics(); m["lost"] != 1 || m["failed"] > 0 || a.lane.Status().State != "live" || a.agent.Backlog().LastError != "" {
 			t.Errorf("%v, %+v, %+v", m, a.lane.Status(), a.agent.Backlog())
 		}
-		slow = false
+		fast.Store(true)
 		s.leases.lose()
 		time.Sleep(2 * time.Minute)
 		s.complete(orders, 50)

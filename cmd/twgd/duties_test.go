@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stream-arrow/twgd/recovery"
-	"github.com/stream-arrow/twgd/unit"
 )
 
 // shares are claims and elections that several nodes of one process share, as those of a cluster are shared.
@@ -43,7 +42,7 @@ node: {id: %[2]s, data_dir: %[1]s/%[2]s, http: "127.0.0.1:0", shutdown_grace: 10
 streams:
   - name: orders
     source: {kafka: {brokers: [%[3]q], partitions: {orders: [0]}}}
-    raw: {to: "file://%[1]s/raw", flush: {age: 10ms}}
+    raw: {to: "file://%[1]s/raw", shared: true, flush: {age: 10ms}}
     quarantine: {to: "file://%[1]s/quarantine-%[2]s"}
     sinks: [{name: lake, parquet: {to: "file://%[1]s/lake", roll: {age: 1s}}, deadline: 3s}]
 `, l.dir, name, l.broker.ListenAddrs()[0])
@@ -58,7 +57,6 @@ func (l *lab) join(e *shares, name, mode string) (n *node, stop func()) {
 	cfg, err := loadConfig(l.fleetConfig(name))
 	l.must(err)
 	cfg.Node.Mode = mode
-	cfg.Streams[0].Raw.To = unit.Location("mem://" + filepath.Base(l.dir) + "/raw") // which all nodes of this process see
 	n, err = newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)), joining{})
 	l.must(err)
 	n.duties = duties{claims: &e.claims, elections: e, shared: true}

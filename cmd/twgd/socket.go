@@ -48,6 +48,9 @@ func (n *node) windows() []windowStatus {
 			continue
 		}
 		for i, a := range r.agents {
+			if !a.Found() { // it has not looked, or it is another node's to look
+				continue
+			}
 			b := a.Backlog()
 			out = append(out, windowStatus{s.cfg.Name, s.cfg.Sinks[i].Name, b.Windows, b.Records, b.Oldest.Seconds(), b.Working, b.LastError})
 		}
