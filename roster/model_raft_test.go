@@ -40,6 +40,7 @@ type entry struct {
 	V, N             uint8  // voters, nonvoters
 	Go, Lv, Gr, Tomb uint8  // marks, grants, tombstones
 	nonces           uint16 // two bits a node: which of its processes made the mark
+	cmd              uint16 // of the clockwork: its number among the commands
 }
 
 // broken is a violated invariant.
