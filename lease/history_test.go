@@ -182,7 +182,7 @@ func turn(t *testing.T, rec *recorder, m *member, client int, r *rand.Rand) {
 	if r.IntN(4) == 0 { // paused: it wakes up and does not look
 		m.set(cut)
 		time.Sleep(2 * ttl)
-		m.set(wild(r))
+		m.set(wild(rand.New(rand.NewPCG(r.Uint64(), 0))))
 	}
 	trusted := h.Context().Err() == nil
 	if taken := rec.effect(h); trusted && !taken {
