@@ -29,7 +29,7 @@ import (
 const (
 	probeEvery = 500 * time.Millisecond
 	answerFor  = 300 * time.Millisecond
-	syncEvery  = 10 * time.Second
+	syncEvery  = 5 * time.Second
 	streamFor  = 2 * time.Second
 )
 

@@ -161,6 +161,7 @@ func (r *roll) clashes(now time.Time) (out []Conflict) {
 		switch {
 		case now.Sub(c.last) > clashFor:
 			delete(r.conflicts, name)
+			r.tell()
 		case c.last.Sub(c.first) >= clashAfter:
 			out = append(out, c.Conflict)
 		}
