@@ -54,6 +54,7 @@ type office struct {
 	evenSince  time.Time // run's own, like what follows
 	note       []string  // what the store's voters note says, as far as this office wrote it; nil: unknown
 	noteFailed time.Time // when writing it last failed
+	noteDoubt  time.Time // when making it shorter last failed, so that nobody knows whether that will still happen
 	backups    *backups
 }
 

@@ -127,7 +127,7 @@ func survey(ctx context.Context, o Options) (*Node, []heard, error) {
 	err = ctx.Err()
 	end()
 	services.Wait()
-	return n, n.asker.heardNow(), err
+	return n, n.asker.all(), err
 }
 
 // mayRewrite says why the log of this disk must not become the truth.

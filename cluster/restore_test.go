@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stream-arrow/twgd/backup"
+	"github.com/stream-arrow/twgd/roster"
 	"github.com/stream-arrow/twgd/store"
 	"github.com/stream-arrow/twgd/tuning"
 )
@@ -301,5 +302,66 @@ func TestBackupsAreMadeOnScheduleAndAtTheEnd(t *testing.T) {
 		if s := p.n.Settings()[tuning.Share]; s != "0.5" {
 			t.Errorf("restored from %s: %s", info.Name, s)
 		}
+	})
+}
+
+func TestTheNoteNamesASeatBeforeItIsGiven(t *testing.T) {
+	bubble(t, func(l *lab) {
+		with := l.stored()
+		for _, n := range names3 {
+			l.run(n, with)
+		}
+		p := l.place()
+		l.until(time.Minute, "three seats", func() bool {
+			leader := l.leader()
+			if leader == nil {
+				return false
+			}
+			seats := l.seatsOf(leader)
+			note, err := p.Note(l.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range seats {
+				if len(seats) > 1 && !slices.Contains(note, roster.NameOf(id)) {
+					t.Fatalf("seats %v, the note names %v", seats, note)
+				}
+			}
+			return len(seats) == 3
+		})
+		l.until(10*time.Second, "an exact note", func() bool {
+			note, err := p.Note(l.ctx)
+			return err == nil && slices.Equal(note, names3)
+		})
+	})
+}
+
+func TestWithoutTheStoreGrowthWaitsAndDeparturesDoNot(t *testing.T) {
+	bubble(t, func(l *lab) {
+		with := l.stored()
+		for _, n := range names3 {
+			l.run(n, with)
+		}
+		l.until(time.Minute, "three seats", func() bool { return l.all("n1 n2 n3") })
+		l.procs["n3"].term()
+		dir := filepath.Join(l.dir, "store")
+		if err := os.Rename(dir, dir+".gone"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir, nil, 0o600); err != nil { // whatever is asked of it fails
+			t.Fatal(err)
+		}
+		l.procs["n2"].term()
+		l.until(10*time.Second, "n1 serves alone", func() bool { return l.procs["n1"].write(time.Second) == nil })
+		l.run("n2", with)
+		l.run("n3", with)
+		time.Sleep(time.Minute)
+		if n := len(l.seatsOf(l.procs["n1"])); n != 1 {
+			t.Errorf("%d seats were given though the note could not be written", n)
+		}
+		if err := errors.Join(os.Remove(dir), os.Rename(dir+".gone", dir)); err != nil {
+			t.Fatal(err)
+		}
+		l.until(3*time.Minute, "three seats once the store is back", func() bool { return l.all("n1 n2 n3") })
 	})
 }

@@ -223,6 +223,7 @@ func (n *Node) reborn() error {
 	n.mu.id, n.mu.hasState, n.mu.parked = id, false, false
 	n.mu.answer, n.mu.answered = nil, time.Time{}
 	n.mu.Unlock()
+	n.asker.anew()
 	if n.gossip != nil {
 		n.gossip.Update()
 	}

@@ -19,7 +19,7 @@ func (n *Node) meta() gossip.Meta {
 
 // gossipSeeds are where others gossip, as they said in their hellos.
 func (n *Node) gossipSeeds() []string {
-	all, _ := n.asker.all()
+	all := n.asker.all()
 	var out []string
 	for _, h := range all {
 		if h.answered() && h.hello.Gossip != "" && h.hello.ID != n.id() {
