@@ -238,7 +238,7 @@ func tuneCommand() *cobra.Command {
 		Use:   "tune -c FILE [KEY=VALUE]",
 		Short: "Show or change what the whole cluster shares",
 		Long: "Without KEY=VALUE: the settings in force. With it: sets one for all nodes, at once and for good; a node whose file says otherwise\n" +
-			"warns. KEY= goes back to what the founder's file said.",
+			"warns.",
 		Example: "  twgd tune -c twgd.yaml\n  twgd tune -c twgd.yaml cluster.size=3",
 		Args:    usage(cobra.MaximumNArgs(1)),
 	}

@@ -66,5 +66,7 @@ func (p *part) handleTune(ctx context.Context, args json.RawMessage, _ func(any)
 	if err := p.node.Tune(ctx, a.Key, a.Value); err != nil {
 		return nil, answered(err)
 	}
-	return p.node.Settings(), nil
+	settings := p.node.Settings() // as this node last heard, which may be before the change
+	settings[a.Key] = a.Value
+	return settings, nil
 }
