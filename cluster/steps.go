@@ -122,6 +122,8 @@ func seatNames(v roster.View) (names []string) {
 
 func memberState(x *roster.Node) string {
 	switch {
+	case x.Granted && !x.Contact:
+		return "left"
 	case x.Going || x.Leaving:
 		return "terminating"
 	case !x.Contact:

@@ -104,7 +104,7 @@ func (w *Watch) of(id string, now time.Duration) *heard {
 
 func (h *heard) hear(now time.Duration) {
 	if !h.contact(now) {
-		h.unbroken = now
+		h.unbroken, h.moved = now, now // who was away has had no time to get on
 	}
 	h.at, h.silent = now, false
 }
