@@ -57,7 +57,7 @@ func (l *lab) join(e *shares, name, mode string) (n *node, stop func()) {
 	cfg, err := loadConfig(l.fleetConfig(name))
 	l.must(err)
 	cfg.Node.Mode = mode
-	n, err = newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)))
+	n, err = newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)), joining{})
 	l.must(err)
 	n.duties = duties{claims: &e.claims, elections: e, shared: true}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -138,7 +138,7 @@ func TestRecoveryNeedsASharedRaw(t *testing.T) {
 	cfg, err := loadConfig(l.config("one", "", ""))
 	l.must(err)
 	cfg.Node.Mode = modeRecovery
-	n, err := newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)))
+	n, err := newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)), joining{})
 	l.must(err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -15,11 +15,18 @@ import (
 
 // commands are what the socket takes.
 func (n *node) commands() []admin.Command {
-	return []admin.Command{
+	return append(n.part.commands(), []admin.Command{
 		{Name: "windows", Handle: func(context.Context, json.RawMessage, func(any)) (any, error) { return n.windows(), nil }},
 		{Name: "recover", Handle: n.handleRecover},
 		{Name: "resume", Handle: n.handleResume},
-	}
+		{Name: "stop", Handle: n.handleStop},
+	}...)
+}
+
+// handleStop does what SIGTERM does.
+func (n *node) handleStop(context.Context, json.RawMessage, func(any)) (any, error) {
+	n.end()
+	return struct{}{}, nil
 }
 
 // windowStatus is what recovery has left to do for one sink.

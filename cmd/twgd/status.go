@@ -13,17 +13,14 @@ import (
 
 // status builds what /status shows. Streams are asked side by side, each within a bound: one that is stuck does not hide the others.
 func (n *node) status() admin.Status {
-	var roles admin.List[string]
-	if n.ingests() {
-		roles = append(roles, "worker")
-	}
-	if n.recovers() {
-		roles = append(roles, "recovery")
-	}
 	st := admin.Status{
 		Version: version,
-		Node:    admin.Node{ID: n.cfg.Node.ID, Mode: n.cfg.Node.Mode, Roles: roles, Uptime: int64(time.Since(n.started).Seconds())},
+		Node:    admin.Node{ID: n.cfg.Node.ID, Mode: n.cfg.Node.Mode, Roles: n.roles(), Uptime: int64(time.Since(n.started).Seconds())},
 		Streams: make(admin.List[admin.Stream], len(n.streams)),
+	}
+	var err error
+	if st.Cluster, err = n.part.status(); err != nil {
+		n.log.Error("the cluster's status cannot be shown", "error", err)
 	}
 	var asking sync.WaitGroup
 	for i, s := range n.streams {
@@ -31,6 +28,21 @@ func (n *node) status() admin.Status {
 	}
 	asking.Wait()
 	return st
+}
+
+// roles are what this node does now.
+func (n *node) roles() admin.List[string] {
+	if n.part != nil {
+		return n.part.node.Roles()
+	}
+	roles := admin.List[string]{}
+	if n.ingests() {
+		roles = append(roles, "worker")
+	}
+	if n.recovers() {
+		roles = append(roles, "recovery")
+	}
+	return roles
 }
 
 func (s *stream) status() admin.Stream {
