@@ -40,6 +40,8 @@ type Op struct {
 	TTL   time.Duration
 	Until time.Duration
 	Gave  bool
+
+	hidden bool // observe: nobody was told of that token. Set by the judge
 }
 
 // sure is the earliest moment at which a granted lease may end by itself: its time begins when it is granted, and that is not before it is asked for.

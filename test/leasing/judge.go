@@ -44,6 +44,7 @@ func judgeEnds(ops []Op) error {
 
 // judgeOrder: the operations on each name can be put into one order that a single lease would allow.
 func judgeOrder(ops []Op) error {
+	ops = markHidden(ops)
 	history := make([]porcupine.Operation, len(ops))
 	for i, o := range ops {
 		history[i] = porcupine.Operation{ClientId: o.Tenant, Input: o, Output: o, Call: int64(o.Call), Return: int64(o.Return)}
@@ -57,6 +58,20 @@ func judgeOrder(ops []Op) error {
 	default:
 		return fmt.Errorf("what was said of the leases fits no order; the longest part of it that does leaves out: %v", missing(info, ops))
 	}
+}
+
+// markHidden marks what was seen of leases that nobody was told of: one that was granted so late that its time was over is asked for
+// again before the caller hears of it.
+func markHidden(ops []Op) []Op {
+	told := map[uint64]bool{}
+	for _, o := range ops {
+		told[o.Token] = told[o.Token] || o.Kind == Acquire
+	}
+	ops = slices.Clone(ops)
+	for i := range ops {
+		ops[i].hidden = ops[i].Kind == Observe && !told[ops[i].Token]
+	}
+	return ops
 }
 
 // missing names a few of the operations that the longest orders found leave out.
@@ -162,7 +177,7 @@ func (l lease) observe(o Op) []lease {
 		return []lease{l.free()}
 	case o.Token == 0:
 		return nil
-	case l.some && o.Token > l.last:
+	case (l.some || o.hidden && l.ended(o)) && o.Token > l.last:
 		return []lease{{token: o.Token, some: true, last: o.Token}}
 	case l.token == o.Token:
 		return []lease{l}

@@ -59,6 +59,8 @@ func TestJudge(t *testing.T) {
 	f("the old holder is seen after the new one was told", false, grant(1, 0, 1, 5, 10), grant(2, 12, 13, 6, 30), at(3, Observe, 14, 15, 5))
 	f("who never heard of it holds", true, lost(at(1, Acquire, 0, 0, 0)), at(2, Observe, 2, 3, 7), grant(3, 20, 21, 8, 40))
 	f("who never heard of it took it from its holder", false, grant(1, 0, 1, 5, 10), lost(at(2, Acquire, 1, 0, 0)), at(3, Observe, 2, 3, 6), at(3, Observe, 4, 5, 5))
+	f("granted too late to be told", true, at(2, Observe, 2, 3, 7), grant(1, 0, 20, 8, 40))
+	f("granted too late to be told, and taken from its holder", false, grant(1, 0, 1, 5, 10), at(2, Observe, 2, 3, 7), grant(3, 0, 20, 8, 40))
 	f("done", true, gave(1, 0, 1, 5, 3), at(1, Done, 3, 4, 5), at(2, Observe, 5, 6, 0))
 	f("done twice", false, gave(1, 0, 1, 5, 3), at(1, Done, 3, 4, 5), at(1, Done, 5, 6, 5))
 	f("done too late", true, grant(1, 0, 1, 5, 10), grant(2, 12, 13, 6, 30), stale(at(1, Done, 14, 15, 5)))

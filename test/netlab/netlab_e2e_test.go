@@ -277,3 +277,38 @@ func usersOf(space string) (users []string) {
 	}
 	return users
 }
+
+// TestForward: a host reaches a server of the machine, and no longer when that ends.
+func TestForward(t *testing.T) {
+	l := newLab(t, 1)
+	server, err := stdnet.Listen("tcp4", "127.0.0.1:0")
+	must(t, err)
+	defer server.Close()
+	go func() {
+		for {
+			c, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); _, _ = io.Copy(c, c) }()
+		}
+	}()
+	stop, err := l.Host(1).Forward(server.Addr().String())
+	must(t, err)
+	c, err := l.Host(1).Dial(t.Context(), "tcp4", server.Addr().String())
+	must(t, err)
+	defer c.Close()
+	must(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	fmt.Fprintln(c, "hello")
+	answer, err := bufio.NewReader(c).ReadString('\n')
+	if answer != "hello\n" || err != nil {
+		t.Errorf("the answer is %q: %v", answer, err)
+	}
+	stop()
+	if _, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the end of the forwarding reaches the host as %v", err)
+	}
+	if _, err := l.Host(1).Dial(t.Context(), "tcp4", server.Addr().String()); err == nil {
+		t.Error("it is forwarded still")
+	}
+}
