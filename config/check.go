@@ -14,6 +14,7 @@ import (
 // complete fills in the defaults that depend on other keys. A required key that is missing has been reported by now.
 func (d *decoder) complete(cfg *Config) {
 	d.completeNode(&cfg.Node)
+	d.completeCluster(&cfg.Cluster)
 	for i := range cfg.Streams {
 		d.completeStream(&cfg.Streams[i], fmt.Sprintf("streams[%d]", i), cfg.Node.DataDir)
 	}
@@ -78,28 +79,14 @@ func deadline(roll time.Duration) unit.Duration {
 
 // check finds what a single key does not show.
 func (d *decoder) check(cfg *Config) {
-	d.checkCluster(cfg.Cluster)
+	d.checkCluster(cfg)
+	d.checkRaw(cfg)
 	for i := range cfg.Streams {
 		d.checkStream(&cfg.Streams[i], fmt.Sprintf("streams[%d]", i))
 	}
 	d.checkNames(cfg)
 	d.checkPlaces(cfg)
 	d.checkReads(cfg)
-}
-
-func (d *decoder) checkCluster(c Cluster) {
-	p := Problem{Found: fmt.Sprint(c.Size), Allowed: "0"}
-	switch {
-	case c.Size == 0:
-		return
-	case c.Size < 0 || c.Size > 7:
-		p.Text = "no cluster has this size"
-	case c.Size%2 == 0:
-		p.Text = "an even size is refused: it tolerates no more failures than the odd size below it, and can be split into halves of which neither has a majority"
-	default:
-		p.Text = "this size comes with the cluster, which this version does not have"
-	}
-	d.problem("cluster.size", p)
 }
 
 func (d *decoder) checkStream(s *Stream, path string) {
@@ -162,10 +149,13 @@ func (d *decoder) once(seen map[string]string, key, path, problem string) {
 	}
 }
 
-// checkPlaces finds two writers of one place: raw, quarantine and sinks, of all streams. A stream whose name is wrong has no
+// checkPlaces finds two writers of one place: backups, raw, quarantine and sinks, of all streams. A stream whose name is wrong has no
 // place yet.
 func (d *decoder) checkPlaces(cfg *Config) {
 	seen := map[string]string{}
+	if b := cfg.Cluster.Backup.To; b != "" && cfg.Cluster.Name != "" && cfg.Cluster.Size != 0 {
+		d.claim(seen, string(b.Below(cfg.Cluster.Name)), "cluster.backup.to")
+	}
 	for i, s := range cfg.Streams {
 		path := fmt.Sprintf("streams[%d]", i)
 		if s.Name == "" || d.bad[path+".name"] {
@@ -205,13 +195,13 @@ func (d *decoder) checkReads(cfg *Config) {
 		r := reads{path: fmt.Sprintf("streams[%d].source.%s", i, s.Source.Kind)}
 		r.servers, r.group, r.topics, r.pattern = s.Source.Options.Reads()
 		for _, b := range before {
-			d.checkShared(b, r)
+			d.checkCommon(b, r)
 		}
 		before = append(before, r)
 	}
 }
 
-func (d *decoder) checkShared(a, b reads) {
+func (d *decoder) checkCommon(a, b reads) {
 	if a.group == "" || a.group != b.group || !slices.ContainsFunc(a.servers, func(s string) bool { return slices.Contains(b.servers, s) }) {
 		return
 	}

@@ -24,8 +24,8 @@ import "github.com/stream-arrow/twgd/unit"
 // Config is a whole file, checked and with every default filled in. It is not changed after Load.
 type Config struct {
 	Node    Node     `yaml:"node" doc:"This process."`
-	Cluster Cluster  `yaml:"cluster" doc:"The cluster of several nodes."`
-	Streams []Stream `yaml:"streams" required:"without a stream there is nothing to do" doc:"What is moved from where to where."`
+	Cluster Cluster  `yaml:"cluster" doc:"The cluster that the node is part of."`
+	Streams []Stream `yaml:"streams" doc:"What is moved from where to where. May be empty where cluster.size is above 0."`
 
 	spec   *field
 	hidden map[string]bool // paths whose values are secret because of where they come from
@@ -35,21 +35,17 @@ type Config struct {
 type Node struct {
 	ID            string        `yaml:"id" auto:"the host name" pattern:"^[A-Za-z0-9._-]{1,100}$" form:"up to 100 letters, digits, dots, hyphens and underscores" example:"node-1" doc:"The node's name in names of files, in logs and in the status."`
 	DataDir       string        `yaml:"data_dir" default:"/var/lib/twgd" pattern:"." form:"a directory" doc:"Where the node keeps its lock, its socket and what it knows of itself."`
-	Mode          string        `yaml:"mode" default:"both" enum:"ingest|both" doc:"ingest moves records, and leaves what a sink missed alone; both also recovers it."`
+	Mode          string        `yaml:"mode" default:"both" enum:"ingest|both|recovery" doc:"ingest moves records, and leaves what a sink missed alone; both also recovers it; recovery does nothing else, and needs a cluster."`
 	HTTP          unit.Address  `yaml:"http" default:"127.0.0.1:7480" doc:"Address of /live, /ready, /metrics, /status and the status page."`
 	ShutdownGrace unit.Duration `yaml:"shutdown_grace" default:"25s" min:"1s" max:"1h" doc:"How long a graceful end may take."`
 	Log           Log           `yaml:"log" doc:"The log, one line an event."`
+	Ordinal       Ordinal       `yaml:"ordinal" default:"auto" doc:"The node's number; the lowest hold the votes. auto is the number that ends the host name, if one does."`
 }
 
 // Log says what is logged and how.
 type Log struct {
 	Level  string `yaml:"level" default:"info" enum:"debug|info|warn|error" doc:"The least level that is written."`
 	Format string `yaml:"format" default:"text" enum:"text|json" doc:"Lines for people or for machines."`
-}
-
-// Cluster is accepted where it says that there is none.
-type Cluster struct {
-	Size int `yaml:"size" default:"0" doc:"Reserved, must be 0: a node for itself."`
 }
 
 // Stream moves records from one source into raw, and from there into sinks.
@@ -65,7 +61,8 @@ type Stream struct {
 
 // Raw is the gate's store.
 type Raw struct {
-	To          unit.Location `yaml:"to" required:"it is where raw lies" example:"file:///var/lib/twgd/raw" doc:"A directory of this node, or a bucket: s3://bucket/prefix?region=…&endpoint=…&use_path_style=true."`
+	To          unit.Location `yaml:"to" required:"it is where raw lies" example:"file:///var/lib/twgd/raw" doc:"A directory, or a bucket: s3://bucket/prefix?region=…&endpoint=…&use_path_style=true."`
+	Shared      bool          `yaml:"shared" default:"false" doc:"For a directory: true where every node sees the same one. Each commit then is a file of its own, as in a bucket."`
 	Compression string        `yaml:"compression" default:"zstd" enum:"zstd|snappy|deflate|null" doc:"The Avro codec of the segments. DuckDB and polars read null, deflate and snappy only."`
 	Flush       Flush         `yaml:"flush" doc:"When a commit is made, whichever comes first."`
 }

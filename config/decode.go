@@ -231,7 +231,7 @@ func (d *decoder) put(f *field, v reflect.Value, path, value string, m meaning, 
 		d.problem(path, p)
 		return
 	}
-	if l, ok := v.Interface().(unit.Location); ok {
+	if l, ok := v.Interface().(unit.Location); ok && l != "" {
 		d.location(f, l, path)
 	}
 }
@@ -260,6 +260,9 @@ func (f *field) fits(value string, m meaning, expanded bool) (hint string, ok bo
 		return "this is not true or false", (m == isBool || expanded) && look(value) == isBool
 	case whole:
 		return "this is not a whole number", (m == isInt || expanded) && look(value) == isInt
+	case number:
+		looks := look(value)
+		return "this is not a number", (m == isInt || m == isFloat || expanded) && (looks == isInt || looks == isFloat)
 	case formed:
 		return "this has the wrong type", m == isText || m == isInt || expanded
 	}

@@ -99,7 +99,7 @@ func (f *field) value() string {
 		value = *f.def
 	}
 	n := scalarNode(value, "!!str")
-	if f.shape == boolean || f.shape == whole {
+	if f.shape == boolean || f.shape == whole || f.shape == number {
 		n = scalarNode(value, "")
 	}
 	n.Value = value // an example may show ${NAME}

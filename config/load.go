@@ -20,6 +20,10 @@ func Load(data []byte, file string, env func(string) (string, bool), parts Parts
 }
 
 func load(data []byte, file string, e expander, parts Parts) (*Config, error) {
+	return loadWith(data, file, e, parts, nil)
+}
+
+func loadWith(data []byte, file string, e expander, parts Parts, j *Joining) (*Config, error) {
 	d := &decoder{file: file, expander: e, parts: parts,
 		at: map[string]position{}, bad: map[string]bool{}, hidden: map[string]bool{}}
 	cfg := &Config{spec: specOf(parts), hidden: d.hidden}
@@ -29,6 +33,7 @@ func load(data []byte, file string, e expander, parts Parts) (*Config, error) {
 	}
 	if root != nil {
 		d.decode(cfg.spec, root, reflect.ValueOf(cfg).Elem(), "")
+		j.apply(d, &cfg.Cluster)
 		d.complete(cfg)
 		d.check(cfg)
 	}

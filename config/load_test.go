@@ -32,6 +32,12 @@ func testParts() Parts {
 			}
 			return nil
 		},
+		Recipient: func(text string) error {
+			if !strings.HasPrefix(text, "age1") || len(text) < 20 {
+				return errors.New("this is no recipient")
+			}
+			return nil
+		},
 	}
 }
 

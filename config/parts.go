@@ -12,7 +12,9 @@ type Parts struct {
 	Sources  []SourceKind
 	Sinks    []SinkKind
 	Location func(url string) error // what the store says of a location, beyond its shape; nil asks nobody
-	AllowMem bool                   // mem: locations are accepted: for tests, since they forget everything with the process
+	// Recipient says what is wrong with a recipient of encrypted backups; nil asks nobody.
+	Recipient func(text string) error
+	AllowMem  bool // mem: locations are accepted: for tests, since they forget everything with the process
 }
 
 // SourceKind is one kind of source, under the key Name.

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding"
 	"errors"
+	"math"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -89,7 +90,17 @@ func (f *field) set(v reflect.Value, value string) error {
 			return errors.New("this number is too large")
 		}
 		v.SetInt(n)
+	case number:
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+			return errors.New("this is no number to reckon with")
+		}
+		v.SetFloat(n)
 	case formed:
+		if value == "" && f.def != nil && *f.def == "" {
+			v.SetZero()
+			return nil
+		}
 		if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(value)); err != nil {
 			return err
 		}
@@ -118,23 +129,30 @@ func (f *field) within(v reflect.Value) error {
 	if f.shape == text && f.pattern != nil && !f.pattern.MatchString(v.String()) {
 		return errors.New("this value is not allowed")
 	}
-	if f.min != "" && v.Int() < f.bound(f.min) {
+	if f.min != "" && less(v, f.bound(f.min)) {
 		return errors.New("this is too small")
 	}
-	if f.max != "" && v.Int() > f.bound(f.max) {
+	if f.max != "" && less(f.bound(f.max), v) {
 		return errors.New("this is too large")
 	}
 	return nil
 }
 
 // bound reads a bound as a value of the field's type.
-func (f *field) bound(written string) int64 {
+func (f *field) bound(written string) reflect.Value {
 	plain := field{shape: f.shape, typ: f.typ}
 	v := reflect.New(f.typ).Elem()
 	if err := plain.set(v, written); err != nil {
 		panic("config: bound " + written + " of " + f.name + ": " + err.Error())
 	}
-	return v.Int()
+	return v
+}
+
+func less(a, b reflect.Value) bool {
+	if a.CanFloat() {
+		return a.Float() < b.Float()
+	}
+	return a.Int() < b.Int()
 }
 
 func contains(list []string, s string) bool {
@@ -155,7 +173,7 @@ func (f *field) preset(v reflect.Value) {
 		return
 	}
 	v.SetZero()
-	if f.def != nil {
+	if f.def != nil && *f.def != "" {
 		plain := field{shape: f.shape, typ: f.typ}
 		if err := plain.set(v, *f.def); err != nil {
 			panic("config: default of " + f.name + ": " + err.Error())

@@ -49,7 +49,7 @@ func (f *field) defaultValue() any {
 	switch f.shape {
 	case boolean:
 		return *f.def == "true"
-	case whole:
+	case whole, number:
 		return json.Number(*f.def)
 	}
 	return *f.def
@@ -83,12 +83,20 @@ func (f *field) scalarSchema() object {
 	case f.shape == whole:
 		s["type"] = "integer"
 		f.bounds(s)
+	case f.shape == number:
+		s["type"] = "number"
+		f.bounds(s)
 	case f.enum != nil:
 		s["enum"] = f.enum
 	case f.pattern != nil:
 		s["pattern"] = f.pattern.String()
 	}
-	if f.shape == formed {
+	switch {
+	case f.numbers():
+		return object{"anyOf": []any{s, object{"type": "integer", "minimum": 0}}}
+	case f.shape == formed && f.def != nil && *f.def == "":
+		return object{"anyOf": []any{s, object{"const": ""}}}
+	case f.shape == formed:
 		return object{"anyOf": []any{s, object{"const": 0}}}
 	}
 	return s
@@ -96,7 +104,7 @@ func (f *field) scalarSchema() object {
 
 func (f *field) bounds(s object) {
 	for key, bound := range map[string]string{"minimum": f.min, "maximum": f.max} {
-		if n, err := strconv.ParseInt(bound, 10, 64); err == nil {
+		if n, err := strconv.ParseFloat(bound, 64); err == nil {
 			s[key] = n
 		}
 	}

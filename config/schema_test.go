@@ -69,12 +69,19 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 	f("minimal", []byte(minimal(t)))
 	f("shown", Show(mustLoad(t, minimal(t))))
 	f("expansions", []byte(strings.NewReplacer("n1", `"${NODE}"`, "[orders]", `["${NODE}"]`).Replace(minimal(t))))
+	for _, name := range []string{"three", "whole"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(name, data)
+	}
 	f("nothing given", []byte(strings.Replace(minimal(t), "node: {id: n1}", "node:\ncluster:", 1)))
 }
 
 func TestSchemaRefusesBadFiles(t *testing.T) {
 	s := compiled(t)
-	for _, name := range []string{"typos", "missing", "empty", "later", "listed", "comment"} {
+	for _, name := range []string{"typos", "missing", "later", "listed", "clusterkeys"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +106,10 @@ func TestSchemaRefusesBadFiles(t *testing.T) {
 	f("id: n1", "id: a/b")
 	f("id: n1", "http: 80")
 	f("id: n1", "shutdown_grace: 5")
-	f("id: n1", "mode: recovery")
+	f("id: n1", "mode: recover")
+	f("id: n1", "ordinal: -1")
+	f("node:", "cluster: {voter_budget: 2}\nnode:")
+	f("node:", "cluster: {found_after: 15}\nnode:")
 	f("id: n1", "log: {level: 1}")
 	f("id: n1", "log: []")
 	f("name: orders", "name: Orders")

@@ -80,8 +80,14 @@ func valueNode(f *field, v reflect.Value) *yaml.Node {
 		return scalarNode(strconv.FormatBool(v.Bool()), "!!bool")
 	case whole:
 		return scalarNode(strconv.FormatInt(v.Int(), 10), "!!int")
+	case number:
+		return scalarNode(strconv.FormatFloat(v.Float(), 'f', -1, 64), "")
 	}
-	return scalarNode(fmt.Sprint(v.Interface()), "!!str")
+	text := fmt.Sprint(v.Interface())
+	if f.numbers() && look(text) == isInt {
+		return scalarNode(text, "!!int")
+	}
+	return scalarNode(text, "!!str")
 }
 
 // scalarNode quotes where YAML, or the expansion of ${...}, would read something else.

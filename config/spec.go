@@ -36,6 +36,7 @@ const (
 	text    shape = iota // a Go string
 	boolean              // true, false
 	whole                // a whole number
+	number               // a Go float64
 	formed               // text that its type reads itself: sizes, durations, locations
 	mapping              // a struct
 	list                 // a slice
@@ -59,6 +60,12 @@ type kind struct {
 type former interface {
 	Form() string
 	Pattern() string
+}
+
+// numbers reports whether a plain whole number is as good as its text.
+func (f *field) numbers() bool {
+	n, ok := reflect.Zero(f.typ).Interface().(interface{ Numbers() bool })
+	return ok && n.Numbers()
 }
 
 // specOf is the tree of a whole file. It panics where a struct carries a type or a tag that the walk does not know: a fault of
@@ -153,6 +160,8 @@ func typed(t reflect.Type, parts Parts) *field {
 		f.shape = boolean
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		f.shape = whole
+	case reflect.Float64:
+		f.shape = number
 	case reflect.Slice:
 		f.shape, f.elem = list, typed(t.Elem(), parts)
 	case reflect.Map:
@@ -228,5 +237,5 @@ func (f *field) allowed() string {
 }
 
 func (s shape) String() string {
-	return [...]string{"a text", "true or false", "a whole number", "a text", "a mapping", "a list", "a mapping"}[s]
+	return [...]string{"a text", "true or false", "a whole number", "a number", "a text", "a mapping", "a list", "a mapping"}[s]
 }

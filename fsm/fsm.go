@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/stream-arrow/twgd/lease"
+	"github.com/stream-arrow/twgd/roster"
 	"github.com/stream-arrow/twgd/tuning"
 )
 
@@ -41,6 +42,7 @@ type Section interface {
 // Tables are the tables behind the log, one line each. The section tag names the table's row in the list of reserved names, which
 // gives it its route; the type gives everything else.
 type Tables struct {
+	Roster *roster.Table `section:"roster"`
 	Leases *lease.Table  `section:"leases"`
 	Tuning *tuning.Table `section:"tuning"`
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/stream-arrow/twgd/backup"
 	"github.com/stream-arrow/twgd/config"
 	"github.com/stream-arrow/twgd/pipeline"
 	"github.com/stream-arrow/twgd/record"
@@ -30,7 +31,8 @@ var parts = config.Parts{
 		{Name: "parquet", Doc: "Parquet files in a directory or a bucket.", New: func() config.SinkOptions { return new(parquet.Config) }},
 		{Name: "postgres", Doc: "A table of PostgreSQL.", New: func() config.SinkOptions { return new(postgres.Config) }},
 	},
-	Location: store.Check,
+	Location:  store.Check,
+	Recipient: backup.CheckRecipient,
 }
 
 // loadConfig reads and checks a configuration file.

@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// sayAgain is how often what goes on is said again in the log.
+const sayAgain = time.Minute
+
+// alarms are what needs an operator, by a key. Each is logged when it is raised and then each minute, and stands in the status until it is
+// cleared. Safe for concurrent use.
+type alarms struct {
+	log *slog.Logger
+	mu  struct {
+		sync.Mutex
+		open map[string]*alarm
+	}
+}
+
+type alarm struct {
+	text string
+	said time.Time
+}
+
+func newAlarms(log *slog.Logger) *alarms {
+	a := &alarms{log: log}
+	a.mu.open = map[string]*alarm{}
+	return a
+}
+
+func (a *alarms) raise(key, text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if o := a.mu.open[key]; o != nil && o.text == text && now.Sub(o.said) < sayAgain {
+		return
+	}
+	a.mu.open[key] = &alarm{text: text, said: now}
+	a.log.Error(text)
+}
+
+func (a *alarms) clear(key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.mu.open, key)
+}
+
+// texts returns what is open, in a steady order.
+func (a *alarms) texts() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(a.mu.open)) {
+		out = append(out, a.mu.open[k].text)
+	}
+	return out
+}
+
+// repeater logs a text when it changes and then each minute, for what is waited for. It has one owner.
+type repeater struct {
+	log  *slog.Logger
+	text string
+	said time.Time
+}
+
+func (r *repeater) say(text string) {
+	now := time.Now()
+	if text == "" {
+		r.text = ""
+		return
+	}
+	if text == r.text && now.Sub(r.said) < sayAgain {
+		return
+	}
+	r.text, r.said = text, now
+	r.log.Info(text)
+}

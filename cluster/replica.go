@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/stream-arrow/twgd/cluster/quorum"
+	"github.com/stream-arrow/twgd/fsm"
+	"github.com/stream-arrow/twgd/roster"
+)
+
+// replica is Raft running in this node, with the tables behind it, and the one goroutine that attends to it: it notices who leads, and
+// while this node does it holds the office.
+type replica struct {
+	n      *Node
+	q      *quorum.Quorum
+	f      *fsm.FSM
+	office atomic.Pointer[office] // nil: does not lead
+	end    context.CancelFunc
+	ended  chan struct{}
+	opened time.Time
+	sent   atomic.Int64 // when sums were last sent, since the node's start
+
+	// what follows is attend's own
+
+	leader string    // the leader that was last told of
+	at     [2]uint64 // latest configuration and last term, as last told of
+}
+
+// reopenAfter is how soon Raft is opened again after its disk failed.
+const reopenAfter = 5 * time.Second
+
+// openReplica starts Raft if it does not run.
+func (n *Node) openReplica() error {
+	if r := n.current(); r != nil {
+		failed := r.q.State().Failed
+		if failed == nil || time.Since(r.opened) < reopenAfter {
+			return nil
+		}
+		n.log.Error("raft stopped and is opened again", "error", failed)
+		if err := n.closeReplica(); err != nil {
+			return err
+		}
+	}
+	f := fsm.New()
+	o := quorum.Options{Dir: n.raftDir(), FSM: f, Log: n.log}
+	if n.port != nil {
+		o.Stream = n.port.Stream()
+	} else {
+		_, o.Transport = raft.NewInmemTransport(raft.ServerAddress(n.id()))
+	}
+	q, err := quorum.Open(o)
+	if err != nil {
+		return fmt.Errorf("cluster: starting raft: %w", err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	r := &replica{n: n, q: q, f: f, end: end, ended: make(chan struct{}), opened: time.Now()}
+	n.mu.Lock()
+	n.mu.replica = r
+	n.mu.Unlock()
+	if st := q.State(); len(st.Servers) == 1 && st.Role == quorum.Voter {
+		if err := q.Stand(); err != nil { // an election comes anyhow, only later
+			n.log.Debug("standing at once", "error", err)
+		}
+	}
+	go r.attend(ctx)
+	n.pokeCheckIn()
+	return nil
+}
+
+// closeReplica stops Raft if it runs, the office first.
+func (n *Node) closeReplica() error {
+	n.mu.Lock()
+	r := n.mu.replica
+	n.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	f := r.facts()
+	if f.Founding != ([16]byte{}) {
+		n.book.know(n.id(), f)
+	}
+	r.end()
+	<-r.ended
+	n.mu.Lock()
+	n.mu.replica = nil
+	n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	err := r.q.Close(ctx)
+	n.moved.tell()
+	if err != nil {
+		return fmt.Errorf("cluster: stopping raft: %w", err)
+	}
+	return nil
+}
+
+// attend watches Raft until the replica is closed.
+func (r *replica) attend(ctx context.Context) {
+	defer close(r.ended)
+	for ctx.Err() == nil {
+		st := r.q.State()
+		r.notice(st)
+		if st.Leader && st.Ready {
+			newOffice(r, st.Term).run(ctx)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.q.Changed():
+		}
+	}
+}
+
+// notice tells the node what has changed about the leader.
+func (r *replica) notice(st quorum.State) {
+	if f := r.facts(); f.Founding != ([16]byte{}) {
+		r.n.book.know(r.n.id(), f)
+	}
+	if at := [2]uint64{st.ConfigIndex, st.LastTerm}; at != r.at {
+		r.at = at
+		r.n.pokeCheckIn() // the leader waits until the seats hold its last change
+	}
+	if st.LeaderID == r.leader {
+		return
+	}
+	r.leader = st.LeaderID
+	if st.LeaderID != "" {
+		r.n.log.Info("the leader is "+roster.NameOf(st.LeaderID), "leader", st.LeaderID, "term", st.Term)
+	} else {
+		r.n.log.Info("no leader is known", "term", st.Term)
+	}
+	r.n.moved.tell()
+	r.n.pokeCheckIn()
+	r.n.poke()
+	if r.n.gossip != nil {
+		r.n.gossip.Update()
+	}
+}
+
+func (r *replica) facts() (facts roster.Facts) {
+	r.f.Read(func(t *fsm.Tables, _ time.Duration, _ uint64) { facts = t.Roster.Facts() })
+	return facts
+}
+
+func (r *replica) rows() (rows roster.Rows) {
+	r.f.Read(func(t *fsm.Tables, _ time.Duration, _ uint64) { rows = t.Roster.Rows() })
+	return rows
+}
+
+func (r *replica) settings() (all map[string]string) {
+	r.f.Read(func(t *fsm.Tables, _ time.Duration, _ uint64) { all = t.Tuning.All() })
+	return all
+}
+
+// hello adds what Raft knows.
+func (r *replica) hello(h *hello) {
+	st := r.q.State()
+	h.LastIndex, h.LastTerm = st.LastIndex, st.LastTerm
+	for _, s := range st.Servers {
+		if s.Voter {
+			h.Seats = append(h.Seats, s.ID)
+		}
+	}
+	h.Leading = r.office.Load() != nil
+	if st.LeaderID == "" {
+		return
+	}
+	h.Leader.ID = st.LeaderID
+	if st.LeaderID == st.ID {
+		h.Leader.Address = r.n.address()
+	} else if a, err := r.n.book.find(st.LeaderID); err == nil {
+		h.Leader.Address = a
+	}
+}
+
+// propose brings a command into the log, if this node leads and its office is open for it.
+func (r *replica) propose(ctx context.Context, route byte, cmd []byte) ([]byte, error) {
+	o := r.office.Load()
+	if o == nil || !o.open.Load() {
+		st := r.q.State()
+		if st.Leader {
+			return nil, quorum.ErrNotLeader{} // elected, and not yet in office
+		}
+		return nil, quorum.ErrNotLeader{Leader: st.LeaderID}
+	}
+	start := time.Now()
+	reply, err := r.q.Propose(ctx, route, cmd)
+	if err == nil {
+		r.n.metrics.commit.Observe(time.Since(start).Seconds())
+	}
+	return reply, err
+}
+
+func isNotLeader(err error) (leader string, ok bool) {
+	var e quorum.ErrNotLeader
+	if errors.As(err, &e) {
+		return e.Leader, true
+	}
+	return "", false
+}

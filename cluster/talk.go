@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/stream-arrow/twgd/cluster/gossip"
+	"github.com/stream-arrow/twgd/cluster/wire"
+)
+
+// meta is what this node says of itself in gossip.
+func (n *Node) meta() gossip.Meta {
+	f := n.facts()
+	m := gossip.Meta{Name: n.o.Node, Ordinal: n.o.Ordinal, Address: n.address(), Founding: f.Founding, Incarnation: f.Incarnation,
+		Confirmed: f.Confirmed, Nonce: n.nonce}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m.ServerID, m.Intent = n.mu.id, uint8(n.mu.departure.intent)
+	return m
+}
+
+// gossipSeeds are where others gossip, as they said in their hellos.
+func (n *Node) gossipSeeds() []string {
+	all, _ := n.asker.all()
+	var out []string
+	for _, h := range all {
+		if h.answered() && h.hello.Gossip != "" && h.hello.ID != n.id() {
+			out = append(out, h.hello.Gossip)
+		}
+	}
+	return out
+}
+
+func (n *Node) gossipMembers() []gossip.Member {
+	if n.gossip == nil {
+		return nil
+	}
+	return n.gossip.Members()
+}
+
+// listenToGossip takes in where others are, as soon as gossip tells, and raises an alarm where a name is alive twice.
+func (n *Node) listenToGossip(ctx context.Context) error {
+	for {
+		for _, m := range n.gossip.Members() {
+			if m.Alive && n.book.see(m.ServerID, m.Address) {
+				n.poke()
+				n.pokeCheckIn()
+			}
+		}
+		for _, c := range n.gossip.Conflicts() {
+			n.alarms.raise("name "+c.Name, "two processes go on under the name "+c.Name+": "+c.Ours+" and "+c.Theirs+"; give one of them another node.id, or stop it")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.gossip.Changed():
+		}
+	}
+}
+
+// refused hears of a peer that the port did not talk to.
+func (n *Node) refused(r wire.Refusal) {
+	n.log.Warn("a peer was refused", "address", r.Address, "inbound", r.Inbound, "reason", r.Reason)
+}
