@@ -67,7 +67,8 @@ func TestChurn(t *testing.T) {
 	begin := time.Now()
 	for i := 1; i <= *steps && !t.Failed(); i++ {
 		what := c.step()
-		t.Logf("step %d at %v: %s: %s", i, time.Since(begin).Round(100*time.Millisecond), what, c.expect())
+		at := time.Since(begin).Round(100 * time.Millisecond)
+		t.Logf("step %d, done at %v: %s: %s", i, at, what, c.expect())
 		harness.Must(t, c.fault())
 	}
 	c.settle()
@@ -215,15 +216,16 @@ func (c *churn) heal() string {
 	return "all hear each other"
 }
 
-// rest waits until there is nothing more to change.
+// rest waits until there is nothing more to change: as many seats as nodes that run allow, and each of them taken; or a seat whose node is
+// away, and nobody to spare.
 func (c *churn) rest() string {
 	c.Helper()
-	harness.Await(c, "an odd number of seats, and no change", 90*time.Second, func() (seen string, ok bool) {
-		c.recorded(func(r *record) { ok = r.steady() })
-		name, _ := c.leader(func(string) bool { return true })
-		return c.String(), ok && name != ""
+	since := time.Now()
+	harness.Await(c, "an odd number of seats, all taken or nobody to spare", 90*time.Second, func() (seen string, ok bool) {
+		name, now := c.leader(since, anybody)
+		return c.String(), name != "" && c.world().rests(now, seats)
 	})
-	return "rest"
+	return fmt.Sprintf("rest after %v", time.Since(since).Round(100*time.Millisecond))
 }
 
 func names(nodes []*fleet.Node) string {
@@ -260,6 +262,8 @@ func (c *churn) world() world {
 // expect waits for the leader that must be, and says what was expected.
 func (c *churn) expect() string {
 	c.Helper()
+	since := time.Now()
+	c.round(since)
 	w := c.world()
 	var group int
 	var must bool
@@ -268,17 +272,21 @@ func (c *churn) expect() string {
 		group, must = w.serves(r.possible())
 		bound = r.bound()
 	})
-	if c.broken = !must; c.broken {
-		return "no majority"
+	if !must {
+		leader, seats := c.leader(since, anybody)
+		if c.broken = leader == ""; c.broken {
+			return "no majority"
+		}
+		return fmt.Sprintf("%s leads all the same, seats %v", leader, seats)
 	}
+	c.broken = false
 	var leader string
 	var seats []string
-	begin := time.Now()
 	harness.Await(c, fmt.Sprintf("a leader, as a majority is up and connected, in %v", w), bound, func() (string, bool) {
-		leader, seats = c.leader(func(id string) bool { return w.group(id) == group })
+		leader, seats = c.leader(since, func(id string) bool { return w.group(id) == group })
 		return c.String(), leader != ""
 	})
-	return fmt.Sprintf("%s leads after %v, seats %v", leader, time.Since(begin).Round(10*time.Millisecond), seats)
+	return fmt.Sprintf("%s leads after %v, seats %v", leader, time.Since(since).Round(10*time.Millisecond), seats)
 }
 
 // settle mends all, and waits until the seats are full again.
@@ -291,9 +299,5 @@ func (c *churn) settle() {
 	for _, n := range c.stopped() {
 		n.Start()
 	}
-	harness.Await(c, "full seats at the end", 2*time.Minute, func() (seen string, ok bool) {
-		name, now := c.leader(func(string) bool { return true })
-		c.recorded(func(r *record) { ok = r.steady() })
-		return c.String(), ok && name != "" && len(now) == seats
-	})
+	c.rest()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stream-arrow/twgd/test/fleet"
+	"github.com/stream-arrow/twgd/test/harness"
 )
 
 // monitor asks every node that runs, again and again, and holds what they say against each other. Nodes of another founding than the first
@@ -21,15 +22,22 @@ type monitor struct {
 
 	mu     sync.Mutex
 	ids    map[string]string // server ids by name, as last told
-	views  map[string]fleet.View
+	views  map[string]view
+	looked map[string]time.Time // when nodes were last looked at, whether they answered or not
 	record record
 	sums   fleet.Sums
 	term   uint64 // the greatest of a leader
 	err    error
 }
 
+// view is what a node said, and when it was asked.
+type view struct {
+	fleet.View
+	at time.Time
+}
+
 func watch(f *fleet.Fleet, founding string) *monitor {
-	m := &monitor{fleet: f, founding: founding, begin: time.Now(), ids: map[string]string{}, views: map[string]fleet.View{}, sums: fleet.Sums{}}
+	m := &monitor{fleet: f, founding: founding, begin: time.Now(), ids: map[string]string{}, views: map[string]view{}, looked: map[string]time.Time{}, sums: fleet.Sums{}}
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	for _, n := range f.Nodes {
@@ -52,13 +60,14 @@ func watch(f *fleet.Fleet, founding string) *monitor {
 
 // look takes in what one node says.
 func (m *monitor) look(n *fleet.Node) {
-	var v fleet.View
+	v := view{at: time.Now()}
 	err := errors.New("it does not run")
 	if n.Running() {
-		v, err = n.View()
+		v.View, err = n.View()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.looked[n.Name] = v.at
 	delete(m.views, n.Name)
 	if err != nil || v.Founding != m.founding {
 		return
@@ -73,16 +82,34 @@ func (m *monitor) look(n *fleet.Node) {
 	}
 }
 
-// leader is the node that says that it leads, in the greatest term, among those that are let.
-func (m *monitor) leader(let func(id string) bool) (name string, seats []string) {
+// leader is the node that said since a moment that it leads, in the greatest term, among those that are let.
+func (m *monitor) leader(since time.Time, let func(id string) bool) (name string, seats []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n, v := range m.views {
-		if v.Leader == n && v.Term >= m.term && let(v.ServerID) {
+		if v.Leader == n && v.Term >= m.term && !v.at.Before(since) && let(v.ServerID) {
 			return n, v.Seats()
 		}
 	}
 	return "", nil
+}
+
+// anybody lets all.
+func anybody(string) bool { return true }
+
+// round waits until every node was looked at since a moment.
+func (m *monitor) round(since time.Time) {
+	m.fleet.Helper()
+	harness.Await(m.fleet, "every node to be looked at", 10*time.Second, func() (string, bool) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, n := range m.fleet.Nodes {
+			if m.looked[n.Name].Before(since) {
+				return n.Name, false
+			}
+		}
+		return "", true
+	})
 }
 
 // forget is for a node whose disk is emptied.
@@ -121,7 +148,7 @@ func (m *monitor) String() (out string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, v := range m.views {
-		out += fmt.Sprintf("%s: %v\n", name, v)
+		out += fmt.Sprintf("%s: %v\n", name, v.View)
 	}
 	return out
 }

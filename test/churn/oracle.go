@@ -41,6 +41,29 @@ func (w world) majority(configuration []string, group int) bool {
 	return 2*n > len(configuration)
 }
 
+// rests reports whether seats are as they stay, where at most size may be: an odd number, all up, and as many as those who are up allow; or
+// some are not up, and nobody is there to take their place.
+func (w world) rests(seats []string, size int) bool {
+	up, all := 0, 0
+	for _, id := range seats {
+		if w.up[id] {
+			up++
+		}
+	}
+	for _, ok := range w.up {
+		if ok {
+			all++
+		}
+	}
+	if len(seats)%2 == 0 || len(seats) > size {
+		return false
+	}
+	if up < len(seats) {
+		return up == all
+	}
+	return len(seats) == min(size, (all+1)/2*2-1)
+}
+
 // Bounds of what must be.
 const (
 	leaderWithin = 5 * time.Second

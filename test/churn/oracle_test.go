@@ -43,6 +43,29 @@ func TestServes(t *testing.T) {
 	f("", "abc", "", 0, false)
 }
 
+func TestRests(t *testing.T) {
+	f := func(seats, up string, want bool) {
+		t.Helper()
+		w := world{up: map[string]bool{}}
+		for _, id := range strings.Split(up, "") {
+			w.up[id] = true
+		}
+		if got := w.rests(strings.Split(seats, ""), 3); got != want {
+			t.Errorf("seats %q while %q are up rest: %v", seats, up, got)
+		}
+	}
+	f("abc", "abc", true)
+	f("abc", "abcde", true)
+	f("abc", "ab", true)
+	f("abc", "abd", false)
+	f("ab", "ab", false)
+	f("a", "a", true)
+	f("a", "ab", true)
+	f("a", "abc", false)
+	f("abcd", "abcd", false)
+	f("abcde", "abcde", false)
+}
+
 func TestRecord(t *testing.T) {
 	const s = time.Second
 	var r record

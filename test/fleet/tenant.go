@@ -57,11 +57,14 @@ func (f *Fleet) Tenancy() *Tenancy {
 	return &Tenancy{fleet: f, port: port}
 }
 
+// tryFor bounds one attempt: a leader that is paused must not keep a tenant from the next.
+const tryFor = 1500 * time.Millisecond
+
 // ask calls a method of the leader, wherever that is, until there is an answer.
 func (y *Tenancy) ask(ctx context.Context, method string, body []byte) ([]byte, error) {
 	for {
 		address := y.target()
-		once, cancel := context.WithTimeout(ctx, 3*time.Second)
+		once, cancel := context.WithTimeout(ctx, tryFor)
 		reply, err := y.port.Call(once, address, method, append([]byte{fsm.RouteLease}, body...))
 		cancel()
 		if err == nil {
@@ -117,9 +120,9 @@ func (y *Tenancy) Client(holder string) (c *lease.Client, end func()) {
 	return c, func() { cancel(); running.Wait() }
 }
 
-// Traffic begins tenants' work over a few names, each lease for ttl.
+// Traffic begins five tenants' work over six names, each lease for ttl.
 func (y *Tenancy) Traffic(seed uint64, ttl time.Duration) *leasing.Traffic {
-	return leasing.Begin(leasing.Options{Tenants: 4, Names: 3, TTL: ttl, Seed: seed, Connect: func(holder string) (leasing.Leases, func(), error) {
+	return leasing.Begin(leasing.Options{Tenants: 5, Names: 6, TTL: ttl, Seed: seed, Connect: func(holder string) (leasing.Leases, func(), error) {
 		c, end := y.Client(holder)
 		return tenantLeases{c}, end, nil
 	}})

@@ -175,7 +175,7 @@ func (w *tenant) hold(ctx context.Context, name string, get func(context.Context
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	w.pause(keep, 2*time.Second)
-	if w.dice.IntN(8) == 0 {
+	if w.dice.IntN(20) == 0 {
 		return true
 	}
 	w.give(op, held)
