@@ -273,11 +273,7 @@ func (c *churn) expect() string {
 		bound = r.bound()
 	})
 	if !must {
-		leader, seats := c.leader(since, anybody)
-		if c.broken = leader == ""; c.broken {
-			return "no majority"
-		}
-		return fmt.Sprintf("%s leads all the same, seats %v", leader, seats)
+		return c.unsure(since)
 	}
 	c.broken = false
 	var leader string
@@ -287,6 +283,19 @@ func (c *churn) expect() string {
 		return c.String(), leader != ""
 	})
 	return fmt.Sprintf("%s leads after %v, seats %v", leader, time.Since(since).Round(10*time.Millisecond), seats)
+}
+
+// unsure is for a moment at which nobody has to lead: a change may have been under way, and not all that may be in force has a majority. Who
+// leads still after two seconds does lead; one without a majority knows by then.
+func (c *churn) unsure(since time.Time) string {
+	c.Helper()
+	since = since.Add(2 * time.Second)
+	c.round(since)
+	leader, seats := c.leader(since, anybody)
+	if c.broken = leader == ""; c.broken {
+		return "no majority"
+	}
+	return fmt.Sprintf("%s leads all the same, seats %v", leader, seats)
 }
 
 // settle mends all, and waits until the seats are full again.

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -14,7 +15,13 @@ import (
 
 var program string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("4") // nodes mostly wait; what is timed closely is not run beside others
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "twgd-cluster-")
