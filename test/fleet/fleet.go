@@ -137,14 +137,8 @@ func (f *Fleet) Named(name string) *Node {
 	return nil
 }
 
-// EnvProgram names a built program to be tried instead of what the tree holds.
-const EnvProgram = "TWGD_E2E_PROGRAM"
-
 // Program builds the program into the folder of a package's tests: call it from TestMain, and remove the folder afterwards.
 func Program(dir string) (string, error) {
-	if program := os.Getenv(EnvProgram); program != "" {
-		return filepath.Abs(program)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	return harness.Build(ctx, dir)

@@ -104,8 +104,14 @@ func (s *Suite) build(ctx context.Context) (err error) {
 	return err
 }
 
+// EnvProgram names a built program to be tried instead of what the tree holds.
+const EnvProgram = "TWGD_E2E_PROGRAM"
+
 // Build makes the program as it is released, static and stripped, in a folder.
 func Build(ctx context.Context, dir string) (program string, err error) {
+	if program := os.Getenv(EnvProgram); program != "" {
+		return filepath.Abs(program)
+	}
 	root, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("ask go for the module: %w", err)
