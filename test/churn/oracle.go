@@ -85,8 +85,11 @@ type record struct {
 	found error // the first thing that must not be
 }
 
-// told takes a leader's word.
+// told takes a leader's word; one that has just taken office may not know the seats yet.
 func (r *record) told(now time.Duration, seats []string) {
+	if len(seats) == 0 {
+		return
+	}
 	n := len(r.all)
 	if n == 0 || !slices.Equal(r.all[n-1].seats, seats) {
 		r.all = append(r.all, seating{seats, now, now})

@@ -91,8 +91,16 @@ func TestRecord(t *testing.T) {
 	expect(false, "a")
 	say(2*s, 10*s, "a")
 	expect(true, "a")
+	r.told(10*s, nil)
+	expect(true, "a")
+	if r.bound() != leaderWithin {
+		t.Errorf("while nothing changes, a leader may take %v", r.bound())
+	}
 	say(11*s, 12*s, "ab")
 	expect(false, "a", "ab")
+	if r.bound() != leaderAfterChange {
+		t.Errorf("in the middle of a change, a leader may take %v", r.bound())
+	}
 	say(12*s+s/2, 40*s, "ab")
 	expect(false, "ab")
 	if r.found != nil {
