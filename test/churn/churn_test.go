@@ -88,7 +88,7 @@ func (c *churn) step() string {
 	}
 	running, stopped := c.Running(), c.stopped()
 	for {
-		switch dice := c.dice.IntN(16); {
+		switch dice := c.dice.IntN(18); {
 		case dice < 4 && len(stopped) > 0:
 			return c.start(pick(c.dice, stopped))
 		case dice < 6 && len(running) > 1:
