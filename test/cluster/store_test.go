@@ -81,6 +81,9 @@ func TestCaseK20NothingIsRestoredOverData(t *testing.T) {
 		n.Kill()
 	}
 	f.Start()
+	for _, n := range f.Nodes {
+		n.Says(5*time.Second, "nothing is restored")
+	}
 	f.Rest(30*time.Second, 1, 2, 3)
 	now, err := f.Node(1).View()
 	harness.Must(t, err)
