@@ -110,22 +110,22 @@ func identities(file string) ([]age.Identity, error) {
 
 // Meta is what a backup says of the snapshot in it.
 type Meta struct {
-	Incarnation uint64    // of the cluster, from 1
-	Index       uint64    // of the last log entry in it
-	Term        uint64    // of that entry
-	Time        time.Time // when it was taken, by the wall clock of who took it, in milliseconds: for people, and for the name
+	Incarnation uint64    `json:"incarnation"`    // of the cluster, from 1
+	Index       uint64    `json:"index"`          // of the last log entry in it
+	Term        uint64    `json:"term,omitempty"` // of that entry; 0 from List: the name does not say it
+	Time        time.Time `json:"time"`           // when it was taken, by the wall clock of who took it, in milliseconds: for people, and for the name
 }
 
 // Info describes a backup that is stored.
 type Info struct {
-	Meta          // List leaves Term at 0: it is not in the name
-	Name   string // <incarnation>-<index>-<time>.twgb
-	Size   int64  // bytes of the object
-	Plain  int64  // bytes of the snapshot in it; 0 from List
-	Sealed bool   // it is encrypted; false from List
-
+	Meta
+	Name  string `json:"name"`                  // <incarnation>-<index>-<time>.twgb
+	Size  int64  `json:"bytes"`                 // of the object
+	Plain int64  `json:"plain_bytes,omitempty"` // of the snapshot in it; 0 from List
+	// Sealed: it is encrypted; false from List.
+	Sealed bool `json:"encrypted,omitempty"`
 	// Skipped are the newer ones that Newest passed over, the newest first.
-	Skipped []Skipped
+	Skipped []Skipped `json:"-"`
 }
 
 // Skipped is a backup that cannot be restored, and why.

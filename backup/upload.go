@@ -13,8 +13,9 @@ import (
 
 // upload is one backup on its way. It gets its name last: it is written under a temporary name, read back, checked, written from
 // what was read under its own name, and checked once more. Whoever dies in between, and whatever becomes of a request, there is
-// never a name of a backup in front of something that does not verify. A store that keeps its promise, that an object is there
-// whole or not at all, makes half of this unnecessary; backups are for the day when something has not kept its promise.
+// never a name of a backup in front of something that does not verify, as long as the store keeps its promise that an object is
+// there whole or not at all. Where it does not, this process finds it out and takes the object away; only if it dies at that very
+// moment does a name stay that lies, and then a restore passes it over.
 type upload struct {
 	p      *Place
 	name   string // its own

@@ -18,11 +18,12 @@ import (
 
 func TestBackupsComeBack(t *testing.T) {
 	recipient, file := keyPair(t)
+	sizes := [][]int{{0, 9 << 20, 1000}, {10, 64 << 10, chunk}} // in clear, encrypted
 	buckets(t, func(t *testing.T, b store.Bucket) {
 		for i, opt := range []Options{{}, {EncryptTo: []string{recipient}, IdentityFile: file}} {
 			p := place(t, b, opt)
 			for n := range 3 {
-				m, body := meta(uint64(i+1), uint64(n+1)), snapshot(n*5<<20)
+				m, body := meta(uint64(i+1), uint64(n+1)), snapshot(sizes[i][n])
 				info := put(t, p, m, body)
 				got, plain := newest(t, p)
 				if !bytes.Equal(plain, body) {
@@ -399,8 +400,8 @@ func dies(t *testing.T, fault func(faultbucket.Call) faultbucket.Fault, name str
 	}
 }
 
-// TestWhatIsReadIsWhatWasVerified: the object changes, and is deleted, between the verification and the reading.
-func TestWhatIsReadIsWhatWasVerified(t *testing.T) {
+// TestTrap10WhatIsReadIsWhatWasVerified: the object changes, and is deleted, between the verification and the reading.
+func TestTrap10WhatIsReadIsWhatWasVerified(t *testing.T) {
 	b := faultbucket.New()
 	p := place(t, b, Options{})
 	info := put(t, p, meta(1, 1), snapshot(1<<20))

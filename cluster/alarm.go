@@ -60,22 +60,24 @@ func (a *alarms) texts() []string {
 	return out
 }
 
-// repeater logs a text when it changes and then each minute, for what is waited for. It has one owner.
+// repeater logs a text when it has stood for a second, and then each minute, for what is waited for. It has one owner.
 type repeater struct {
-	log  *slog.Logger
-	text string
-	said time.Time
+	log   *slog.Logger
+	text  string
+	since time.Time // when the text became what it is
+	said  time.Time // zero: not yet
 }
+
+const standsFor = time.Second
 
 func (r *repeater) say(text string) {
 	now := time.Now()
-	if text == "" {
-		r.text = ""
+	if text != r.text {
+		r.text, r.since, r.said = text, now, time.Time{}
+	}
+	if text == "" || now.Sub(r.since) < standsFor || !r.said.IsZero() && now.Sub(r.said) < sayAgain {
 		return
 	}
-	if text == r.text && now.Sub(r.said) < sayAgain {
-		return
-	}
-	r.text, r.said = text, now
+	r.said = now
 	r.log.Info(text)
 }

@@ -34,19 +34,27 @@ func (h *heard) answered() bool { return h.err == nil && !h.last.IsZero() }
 
 // asker asks all addresses that may be peers who they are, again and again, and remembers what they said. Safe for concurrent use.
 type asker struct {
-	n    *Node
-	join []string
+	n     *Node
+	join  []string
+	again chan struct{} // a poke asks at once
 
 	mu struct {
 		sync.Mutex
 		heard map[string]*heard
 		round int // completed rounds
+		need  int // round before which nothing is to be concluded from silence
 	}
 }
 
 func newAsker(n *Node, join []string) *asker {
-	a := &asker{n: n, join: join}
+	a := &asker{n: n, join: join, again: make(chan struct{}, 1)}
 	a.mu.heard = map[string]*heard{}
+	if len(n.book.addresses()) > 0 {
+		a.mu.need = 1
+	}
+	for _, j := range join {
+		a.mu.heard[j] = &heard{address: j, join: true} // silent until it was asked
+	}
 	return a
 }
 
@@ -59,7 +67,13 @@ func (a *asker) run(ctx context.Context) error {
 		if a.n.settled() {
 			every = askSeldom
 		}
-		wait(ctx, every)
+		t := time.NewTimer(every)
+		select {
+		case <-t.C:
+		case <-a.again:
+		case <-ctx.Done():
+		}
+		t.Stop()
 	}
 	return nil
 }
@@ -113,8 +127,8 @@ func (a *asker) forget(targets map[string]bool) {
 	}
 }
 
-// all returns what was heard, by address, and how many rounds were completed.
-func (a *asker) all() ([]heard, int) {
+// all returns what was heard, by address.
+func (a *asker) all() []heard {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := make([]heard, 0, len(a.mu.heard))
@@ -122,13 +136,25 @@ func (a *asker) all() ([]heard, int) {
 		out = append(out, *h)
 	}
 	slices.SortFunc(out, func(x, y heard) int { return cmp.Compare(x.address, y.address) })
-	return out, a.mu.round
+	return out
 }
 
-// heardNow returns what was heard.
-func (a *asker) heardNow() []heard {
-	all, _ := a.all()
-	return all
+// anew says that whoever is known has to be asked once more before this node may believe to be alone.
+func (a *asker) anew() {
+	a.mu.Lock()
+	a.mu.need = a.mu.round + 2 // one may be under way
+	a.mu.Unlock()
+	poke(a.again)
+}
+
+// enough says whether that has been done.
+func (a *asker) enough() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.round < a.mu.need {
+		poke(a.again)
+	}
+	return a.mu.round >= a.mu.need
 }
 
 // outlived asks the leader of a newer incarnation of this node's founding for its word: what is on this disk was given up.
@@ -174,12 +200,12 @@ func (n *Node) resolve(ctx context.Context, entry string) []string {
 		host, port = entry, defaultPort
 	}
 	whole := []string{net.JoinHostPort(host, port)}
-	if n.lookup == nil || net.ParseIP(host) != nil {
+	if net.ParseIP(host) != nil {
 		return whole
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	ips, err := n.lookup(ctx, host)
+	ips, err := n.o.Lookup(ctx, host)
 	if err != nil || len(ips) == 0 {
 		return whole
 	}

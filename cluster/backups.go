@@ -121,7 +121,7 @@ func (n *Node) Backup(ctx context.Context) (backup.Info, error) {
 		if o := n.officeNow(); o != nil {
 			return o.backup(ctx)
 		}
-		at := n.leaderNow()
+		at := n.whomToAsk()
 		if at.Address != "" && n.port != nil {
 			info, err := call[backup.Info](ctx, n, at.Address, methodBackup, struct{}{})
 			if err == nil || final(err) {

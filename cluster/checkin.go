@@ -12,7 +12,8 @@ import (
 const (
 	checkInEvery  = time.Second
 	checkInWithin = time.Second
-	checkInAgain  = 50 * time.Millisecond // first pause where no leader answered; it doubles up to checkInEvery
+	checkInAgain  = 50 * time.Millisecond  // first pause where no leader answered; it doubles up to checkInEvery
+	checkInGoing  = 100 * time.Millisecond // while the leader's leave to go is waited for
 	sumsEvery     = 10 * time.Second
 )
 
@@ -21,7 +22,7 @@ func (n *Node) carryMessages(ctx context.Context) error {
 	pause := checkInAgain
 	for ctx.Err() == nil {
 		if n.checkIn(ctx) {
-			pause = checkInEvery
+			pause = n.untilNext()
 		} else if pause *= 2; pause > checkInEvery {
 			pause = checkInEvery
 		}
@@ -37,6 +38,20 @@ func (n *Node) carryMessages(ctx context.Context) error {
 	return nil
 }
 
+// untilNext is the usual pause; a short one while this node waits to be let go, and while this replica has not got the leader's first entry yet: the leader waits to hear of it.
+func (n *Node) untilNext() time.Duration {
+	r := n.current()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.departure.intent != roster.Stays {
+		return checkInGoing
+	}
+	if r != nil && n.mu.answer != nil && n.mu.answer.Role == roster.Voter && r.q.State().LastTerm < n.mu.answer.Term {
+		return checkInAgain
+	}
+	return checkInEvery
+}
+
 // pokeCheckIn asks for a check-in at once.
 func (n *Node) pokeCheckIn() { poke(n.checkAt) }
 
@@ -49,13 +64,14 @@ func (n *Node) checkIn(ctx context.Context) bool {
 	if r := n.current(); r != nil {
 		if o := r.office.Load(); o != nil {
 			a, err := o.checkIn(ctx, c)
-			if err == nil {
-				n.takeIn(a)
+			if err != nil || !a.Leading {
+				return false
 			}
-			return err == nil
+			n.takeIn(a)
+			return true
 		}
 	}
-	at := n.leaderNow()
+	at := n.whomToAsk()
 	if at.Address == "" || n.port == nil {
 		return false
 	}
@@ -111,6 +127,11 @@ func (n *Node) takeIn(a answer) {
 	id := n.mu.id
 	n.mu.Unlock()
 	n.warnOfFile(a.Settings)
+	if a.Stuck {
+		n.alarms.raise("stuck", "the leader cannot reach this node at "+n.address()+", the address that it tells others: cluster.advertise changes it; until then this node holds no log and no vote")
+	} else {
+		n.alarms.clear("stuck")
+	}
 	if f := foundingOf(a.Founding); f != ([16]byte{}) && a.Role != roster.None {
 		n.book.know(id, roster.Facts{Founding: f, Incarnation: a.Incarnation, Confirmed: a.Confirmed})
 	}
@@ -153,11 +174,7 @@ func (n *Node) handleCheckIn(ctx context.Context, _ wire.Peer, c checkIn) (answe
 			return o.checkIn(ctx, c)
 		}
 	}
-	at := n.leaderNow()
-	if at.ID == n.id() {
-		at = leaderAt{}
-	}
-	return answer{Leader: at}, nil
+	return answer{Leader: n.leaderElsewhere()}, nil
 }
 
 // marks turns the marks of a check-in into the tables'.

@@ -11,12 +11,12 @@ import (
 // departure is how far this process is on its way out.
 type departure struct {
 	intent  roster.Intent
-	since   time.Time // when it was announced
-	last    time.Time // when the office found that this node is the last; zero: it did not
-	stopped bool      // Raft was put down for good
-	signal  bool      // the process was told to end: the grace period counts, also for who leaves for good
-	drop    bool      // an operator gives up this node's founding
-	outcome chan error
+	since   time.Time  // when it was announced
+	last    time.Time  // when the office found that this node is the last; zero: it did not
+	stopped bool       // Raft was put down for good
+	signal  bool       // the process was told to end: the grace period counts, also for who leaves for good
+	drop    chan error // an operator gives up this node's founding; told when that is done
+	outcome chan error // told how a leave for good ended
 }
 
 func (d *departure) view(grace time.Duration, nonce uint64) roster.Departure {
@@ -123,7 +123,7 @@ func (n *Node) Leave(ctx context.Context, l LeaveOptions) error {
 	case l.Drop && l.Node != "":
 		return errors.New("only a node itself can drop its state: run the command there")
 	case l.Drop:
-		return n.dropFounding()
+		return n.dropFounding(ctx)
 	case l.Node != "" && l.Node != n.o.Node:
 		return n.leaveFor(ctx, l.Node)
 	}
@@ -144,10 +144,16 @@ func (n *Node) Leave(ctx context.Context, l LeaveOptions) error {
 }
 
 // dropFounding gives up this node's founding and begins anew, in place: it will join another.
-func (n *Node) dropFounding() error {
+func (n *Node) dropFounding(ctx context.Context) error {
+	done := make(chan error, 1)
 	n.mu.Lock()
-	n.mu.departure.drop = true
+	n.mu.departure.drop = done
 	n.mu.Unlock()
 	n.poke()
-	return nil
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stream-arrow/twgd/cluster/gossip"
@@ -31,20 +32,24 @@ type Node struct {
 	o       Options
 	log     *slog.Logger
 	port    *wire.Port     // nil: a cluster of one that nobody can join
-	gossip  *gossip.Gossip // nil: the same
+	gossip  *gossip.Gossip // nil: none is listened to
 	book    *book
 	asker   *asker
 	shelf   *shelf // nil: no backups
 	alarms  *alarms
 	leases  *lease.Client
 	metrics *metrics
-	lookup  func(ctx context.Context, host string) ([]string, error) // nil: names are not resolved
-	nonce   uint64                                                   // names this process
+	nonce   uint64 // names this process
 	started time.Time
+
+	end context.CancelCauseFunc // ends Run at once
+
+	forceAt time.Time // when a forced candidacy may be tried again; the steersman's own
 
 	steerAt chan struct{} // pokes
 	checkAt chan struct{}
-	moved   broadcast // who leads, or where, has changed
+	asking  atomic.Uint32 // turns through known addresses while no leader is known
+	moved   broadcast     // who leads, or where, has changed
 
 	mu struct {
 		sync.Mutex
@@ -78,7 +83,6 @@ type told struct {
 
 // New makes a node and listens. It decides nothing yet; a disk without state gets its birth.
 func New(o Options) (*Node, error) {
-	tcp := o.Network == nil
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
@@ -92,14 +96,14 @@ func New(o Options) (*Node, error) {
 	n.asker = newAsker(n, o.Join)
 	n.metrics = newMetrics(o.Registerer, n)
 	n.mu.leaderSeen = n.started
-	if tcp {
-		n.lookup = net.DefaultResolver.LookupHost
-	}
 	if o.Backup != nil {
 		n.shelf = newShelf(n)
 	}
 	if err := n.openDisk(); err != nil {
 		return nil, err
+	}
+	if n.mu.hasState && o.Backup != nil && o.Backup.Restore {
+		n.log.Info("nothing is restored over the state on this disk", "node", n.mu.id)
 	}
 	if err := n.listen(); err != nil {
 		return nil, err
@@ -143,7 +147,7 @@ func (n *Node) listen() (err error) {
 		gossipKeys = append(gossipKeys, keys[1].Gossip())
 	}
 	n.port, err = wire.Open(wire.Options{Network: n.o.Network, Listen: n.o.Listen, Cluster: n.o.Cluster, Node: n.o.Node, Keys: keys,
-		ServerID: n.id, Founding: n.founding, Addresses: n.book.find, Refused: n.refused, Log: n.log})
+		ServerID: n.id, Founding: n.founding, Addresses: n.book.find, Log: n.log})
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
@@ -151,12 +155,15 @@ func (n *Node) listen() (err error) {
 		return errors.Join(err, n.port.Close())
 	}
 	n.handle()
+	if n.o.Gossip == "" {
+		return nil
+	}
 	host, _, err := net.SplitHostPort(n.address())
 	if err != nil {
 		return errors.Join(fmt.Errorf("cluster: advertise: %w", err), n.port.Close())
 	}
 	n.gossip, err = gossip.New(gossip.Options{Name: n.o.holder(), Bind: n.o.Gossip, Advertise: host, Keys: gossipKeys, Meta: n.meta,
-		Seeds: n.gossipSeeds, Transport: n.o.GossipTransport, Log: n.log})
+		Seeds: n.gossipSeeds, Transport: n.o.GossipTransport, Lookup: n.o.Lookup, Log: n.log})
 	if err != nil {
 		return errors.Join(fmt.Errorf("cluster: gossip: %w", err), n.port.Close())
 	}
@@ -181,6 +188,9 @@ func (n *Node) handle() {
 func (n *Node) Run(ctx context.Context, drained <-chan struct{}) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
+	n.mu.Lock()
+	n.end = end
+	n.mu.Unlock()
 	stopAnnouncing := context.AfterFunc(ctx, func() { n.announce(roster.Terminating) })
 	defer stopAnnouncing()
 	var services sync.WaitGroup
@@ -216,8 +226,11 @@ func (n *Node) serve(life context.Context, end context.CancelCauseFunc, services
 		return
 	}
 	start("port", n.port.Run)
-	start("gossip", n.gossip.Run)
 	start("peers", n.asker.run)
+	if n.gossip == nil {
+		return
+	}
+	start("gossip", n.gossip.Run)
 	start("gossip's news", n.listenToGossip)
 }
 

@@ -48,9 +48,13 @@ type office struct {
 		view  roster.View     // of the last look
 	}
 
+	configIndex uint64        // of the last look
+	configSince time.Duration // when it was first seen
+
 	evenSince  time.Time // run's own, like what follows
 	note       []string  // what the store's voters note says, as far as this office wrote it; nil: unknown
 	noteFailed time.Time // when writing it last failed
+	noteDoubt  time.Time // when making it shorter last failed, so that nobody knows whether that will still happen
 	backups    *backups
 }
 
@@ -88,7 +92,12 @@ func (o *office) run(ctx context.Context) {
 			return
 		}
 		o.r.notice(st)
-		if o.round(ctx, st) {
+		first := !o.ready()
+		did := o.round(ctx, st)
+		if did || first && o.ready() {
+			o.n.pokeCheckIn()
+		}
+		if did {
 			continue // something was done: look again at once
 		}
 		select {
@@ -199,6 +208,7 @@ func (o *office) look(st quorum.State) (roster.View, roster.Step) {
 	in := o.in(st)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	in.Proposing = o.spreading(in)
 	for _, s := range in.Servers {
 		if at := o.r.q.Follower(s.ID).Contact; !at.IsZero() {
 			o.mu.watch.Heard(o.now()-time.Since(at), s.ID)
@@ -206,6 +216,28 @@ func (o *office) look(st quorum.State) (roster.View, roster.Step) {
 	}
 	o.mu.view = o.mu.watch.View(o.now(), in)
 	return o.mu.view, roster.Decide(o.mu.view)
+}
+
+// spreadFor bounds how long a change of the configuration is given to reach those that have no seat.
+const spreadFor = 1500 * time.Millisecond
+
+// spreading: the last change of the configuration has not reached a server without a seat that is there to hear of it. Seats are waited for by
+// roster.Decide itself; but a standby that is to take the second of two seats must not be passed over because it has not heard of the
+// first yet. The caller holds mu.
+func (o *office) spreading(in roster.Office) bool {
+	if in.ConfigIndex != o.configIndex {
+		o.configIndex, o.configSince = in.ConfigIndex, o.now()
+	}
+	if o.now()-o.configSince >= spreadFor {
+		return false
+	}
+	for _, s := range in.Servers {
+		h, heard := o.mu.heard[s.ID]
+		if !s.Voter && heard && o.now()-h.at < checkInEvery*3/2 && h.index < in.ConfigIndex && h.lastTerm == in.Term {
+			return true
+		}
+	}
+	return false
 }
 
 // in is what the leader knows of itself.
@@ -283,13 +315,20 @@ func (o *office) checkIn(ctx context.Context, c checkIn) (answer, error) {
 	if changed {
 		poke(o.wake)
 	}
-	if !o.open.Load() {
+	if !o.ready() {
 		return answer{}, nil // what its tables say is not the last word yet
 	}
 	if err := o.r.q.Verify(ctx); err != nil {
 		return answer{}, nil
 	}
 	return o.answer(c), nil
+}
+
+// ready: the office is open, and has looked once.
+func (o *office) ready() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open.Load() && len(o.mu.view.Nodes) > 0
 }
 
 func (o *office) hear(c checkIn) (changed bool) {
@@ -299,10 +338,12 @@ func (o *office) hear(c checkIn) (changed bool) {
 	defer o.mu.Unlock()
 	c.Sums = nil
 	before, known := o.mu.heard[c.ID]
-	o.mu.heard[c.ID] = said{c.Mode, c.Intent, c.Nonce, c.Address, c.LastIndex, c.LastTerm}
+	now := said{c.Mode, c.Intent, c.Nonce, c.Address, c.LastIndex, c.LastTerm, o.now()}
+	o.mu.heard[c.ID] = now
 	o.mu.watch.CheckIn(o.now(), roster.CheckIn{ID: c.ID, Name: c.Name, Ordinal: c.Ordinal, Addr: c.Address, Intent: c.Intent,
 		Nonce: c.Nonce, LastTerm: c.LastTerm, LastIndex: c.LastIndex, Received: c.Received, Incarnation: c.Incarnation}, o.r.q.State().LastIndex)
-	return !known || before != o.mu.heard[c.ID]
+	before.at = now.at
+	return !known || before != now
 }
 
 // said is of a check-in what makes the leader look again when it changes.
@@ -312,6 +353,7 @@ type said struct {
 	nonce           uint64
 	address         string
 	index, lastTerm uint64
+	at              time.Duration // when, by the office's clock
 }
 
 // compare holds a replica's sums against this one's: they are equal at a common index, or one of the two has parted.

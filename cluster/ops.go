@@ -56,7 +56,7 @@ func atLeader[Q any](ctx context.Context, n *Node, method string, q Q, here func
 			if o == n.officeNow() || err == nil {
 				return err
 			}
-		} else if at := n.leaderNow(); at.Address != "" && n.port != nil {
+		} else if at := n.whomToAsk(); at.Address != "" && n.port != nil {
 			_, err = call[struct{}](ctx, n, at.Address, method, q)
 			if err == nil || final(err) {
 				return err

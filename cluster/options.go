@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,7 +31,7 @@ type Options struct {
 	Settle      time.Duration // how long a seat is kept for a node that is gone
 
 	Listen    string // host:port of Raft and RPC
-	Gossip    string // host:port of gossip
+	Gossip    string // host:port of gossip; empty: none, nodes hear of each other by asking
 	Advertise string // host, or host:port, under which others reach Listen. Empty: the first private address
 
 	Join       []string      // host:port, or DNS names that list peers
@@ -44,11 +45,12 @@ type Options struct {
 
 	Backup *BackupOptions // nil: no backups
 
-	Network         wire.Network                  // nil: TCP
-	GossipTransport memberlist.NodeAwareTransport // nil: UDP and TCP
-	Registerer      prometheus.Registerer         // nil: no metrics
-	Log             *slog.Logger                  // nil: slog.Default
-	Stop            func(reason error)            // asks the process to end: this node has left for good. nil: nobody is asked
+	Network         wire.Network                                             // nil: TCP
+	Lookup          func(ctx context.Context, host string) ([]string, error) // nil: the system's resolver
+	GossipTransport memberlist.NodeAwareTransport                            // nil: UDP and TCP
+	Registerer      prometheus.Registerer                                    // nil: no metrics
+	Log             *slog.Logger                                             // nil: slog.Default
+	Stop            func(reason error)                                       // asks the process to end: this node has left for good. nil: nobody is asked
 }
 
 // BackupOptions say where the replicated state is kept besides the nodes' disks.
@@ -75,6 +77,9 @@ func (o *Options) fill() error {
 	}
 	if o.Network == nil {
 		o.Network = wire.TCP()
+	}
+	if o.Lookup == nil {
+		o.Lookup = net.DefaultResolver.LookupHost
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

@@ -77,7 +77,7 @@ func (n *Node) try(ctx context.Context, method string, route byte, body []byte) 
 			return reply, err
 		}
 	}
-	at := n.leaderNow()
+	at := n.whomToAsk()
 	if at.Address == "" || n.port == nil {
 		return nil, quorum.ErrNotLeader{}
 	}
@@ -111,6 +111,22 @@ func (r *replica) ask(ctx context.Context, method string, route byte, body []byt
 		return nil, quorum.ErrNotLeader{Leader: r.q.State().LeaderID}
 	}
 	return r.q.Query(ctx, route, body)
+}
+
+// whomToAsk is the leader, or, where none is known, one known address after the other: somebody knows.
+func (n *Node) whomToAsk() leaderAt {
+	if at := n.leaderNow(); at.Address != "" {
+		return at
+	}
+	all := n.book.addresses()
+	if len(all) == 0 {
+		return leaderAt{}
+	}
+	next := all[int(n.asking.Add(1))%len(all)]
+	if next == n.address() {
+		return leaderAt{}
+	}
+	return leaderAt{Address: next}
 }
 
 // leaderNow is where the leader is: as Raft says where it runs here, else as was said last.
@@ -199,13 +215,20 @@ func (n *Node) coded(err error) error {
 	return &wire.RemoteError{Code: code, Text: err.Error()}
 }
 
+// leaderElsewhere is where this node would send others: to whom Raft names, where it runs. What was only heard may be older than what the
+// asker knows, and is told only where nothing better can be.
+func (n *Node) leaderElsewhere() leaderAt {
+	r := n.current()
+	at := n.leaderNow()
+	if at.ID == n.id() || r != nil && at.ID != r.q.State().LeaderID {
+		return leaderAt{}
+	}
+	return at
+}
+
 // notLeader says where to go instead.
 func (n *Node) notLeader() error {
-	var at leaderAt
-	if now := n.leaderNow(); now.ID != n.id() {
-		at = now
-	}
-	text, err := json.Marshal(at)
+	text, err := json.Marshal(n.leaderElsewhere())
 	if err != nil {
 		return err
 	}

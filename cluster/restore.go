@@ -118,14 +118,16 @@ func survey(ctx context.Context, o Options) (*Node, []heard, error) {
 	ctx, end := context.WithCancel(ctx)
 	var services sync.WaitGroup
 	services.Go(func() { _ = n.port.Run(ctx) })
-	services.Go(func() { _ = n.gossip.Run(ctx) })
+	if n.gossip != nil {
+		services.Go(func() { _ = n.gossip.Run(ctx) })
+	}
 	for start := time.Now(); time.Since(start) < askedFor && ctx.Err() == nil; wait(ctx, askEvery) {
 		n.asker.ask(ctx)
 	}
 	err = ctx.Err()
 	end()
 	services.Wait()
-	return n, n.asker.heardNow(), err
+	return n, n.asker.all(), err
 }
 
 // mayRewrite says why the log of this disk must not become the truth.

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -15,9 +14,10 @@ const (
 	shelfSoon   = 2 * time.Second // while it waits for the store's word
 	shelfWithin = 20 * time.Second
 	notePause   = 5 * time.Second
+	noteWithin  = 2 * time.Second
+	// noteSettles is how long a write of the note that was given up may still land, over a later one that names more.
+	noteSettles = time.Minute
 )
-
-var errNotePause = errors.New("the store could not be written a moment ago")
 
 // shelf is what this node knows of the backup store: who began which incarnation, whom the voters note names, how the last backup went. It
 // looks again each minute, so that a node of an older incarnation learns that it is over. Safe for concurrent use.

@@ -105,7 +105,7 @@ func (n *Node) Status() Status {
 		s.Waiting = m.Text
 	}
 	if s.State == "no_quorum" {
-		s.Mend = mend(v, n.asker.heardNow())
+		s.Mend = mend(v, n.asker.all())
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 
 const (
 	steerEvery = 250 * time.Millisecond
+	// forcePause is how long this server lets others try between two of its own forced candidacies: once to twice this.
+	forcePause = 2 * time.Second
 	// closeWithin bounds how long Raft may take to stop. What is not stopped then is left to the end of the process.
 	closeWithin = 5 * time.Second
 )
@@ -54,17 +57,18 @@ func (n *Node) steer(life context.Context) (err error) {
 // note keeps the move for the status, and says what is waited for.
 func (n *Node) note(m roster.Move, say *repeater) {
 	n.mu.Lock()
-	changed := n.mu.move.Kind != m.Kind
 	n.mu.move = m
 	n.mu.Unlock()
-	switch {
-	case m.Kind == roster.Conflict:
+	if m.Kind == roster.Conflict {
 		n.alarms.raise("conflict", m.Text)
-	case m.Kind == roster.Hold || m.Kind == roster.StayOut || changed:
-		say.say(m.Text)
-	}
-	if m.Kind != roster.Conflict {
+	} else {
 		n.alarms.clear("conflict")
+	}
+	switch m.Kind {
+	case roster.Hold, roster.Join, roster.Park, roster.StayOut, roster.Force:
+		say.say(m.Text)
+	default:
+		say.say("")
 	}
 }
 
@@ -126,14 +130,16 @@ func (n *Node) giveUp() error {
 	f := n.facts()
 	n.mu.Lock()
 	drop := n.mu.departure.drop
-	if drop {
-		n.mu.departure.drop, n.mu.dropped = false, f.Founding
+	if drop != nil {
+		n.mu.departure.drop, n.mu.dropped = nil, f.Founding
 	}
 	n.mu.Unlock()
-	if !drop {
+	if drop == nil {
 		return nil
 	}
-	return n.beginAnew(roster.Move{Text: "an operator gave up the founding of this node: " + hexOf(f.Founding)})
+	err := n.beginAnew(roster.Move{Text: "an operator gave up the founding of this node: " + hexOf(f.Founding)})
+	drop <- err
+	return err
 }
 
 // hold keeps Raft open where there is state, unless a leader has said that there is no role for it.
@@ -166,6 +172,10 @@ func (n *Node) force(life context.Context) error {
 	if r == nil {
 		return n.openReplica()
 	}
+	if time.Now().Before(n.forceAt) {
+		return nil
+	}
+	defer func() { n.forceAt = time.Now().Add(forcePause + rand.N(forcePause)) }()
 	ctx, cancel := context.WithTimeout(life, 5*time.Second)
 	defer cancel()
 	if err := r.q.Force(ctx); err != nil && life.Err() == nil {
@@ -213,6 +223,7 @@ func (n *Node) reborn() error {
 	n.mu.id, n.mu.hasState, n.mu.parked = id, false, false
 	n.mu.answer, n.mu.answered = nil, time.Time{}
 	n.mu.Unlock()
+	n.asker.anew()
 	if n.gossip != nil {
 		n.gossip.Update()
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,9 @@ func (o *office) carry(ctx context.Context, v roster.View, s roster.Step) bool {
 		o.rest(ctx, v)
 		return false
 	case roster.Wait:
+		if s.Why != "" {
+			o.n.log.Debug("waiting: "+s.Why, "node", s.ID, "rule", s.Rule)
+		}
 		return false
 	case roster.Stop:
 		o.n.lastStop()
@@ -66,6 +70,9 @@ func (o *office) noteBefore(ctx context.Context, v roster.View, more string) err
 	if o.n.shelf == nil {
 		return nil
 	}
+	if time.Since(o.noteDoubt) < noteSettles {
+		return errors.New("no seat is given yet: the store may still carry out an older write of the note")
+	}
 	names := append(seatNames(v), roster.NameOf(more))
 	if err := o.writeNote(ctx, names); err != nil {
 		return fmt.Errorf("no seat is given before the store's note names it: %w", err)
@@ -75,11 +82,14 @@ func (o *office) noteBefore(ctx context.Context, v roster.View, more string) err
 
 // rest is the time to make the note exact again.
 func (o *office) rest(ctx context.Context, v roster.View) {
-	if o.n.shelf == nil {
+	if o.n.shelf == nil || time.Since(o.noteDoubt) < noteSettles {
 		return
 	}
-	if err := o.writeNote(ctx, seatNames(v)); err != nil && ctx.Err() == nil {
-		o.n.log.Debug("voters note", "error", err)
+	ctx, cancel := context.WithTimeout(ctx, noteWithin) // whoever wants to go waits meanwhile
+	defer cancel()
+	if err := o.writeNote(ctx, seatNames(v)); err != nil {
+		o.noteDoubt = time.Now()
+		o.n.log.Debug("the voters note was not made exact", "error", err)
 	}
 }
 
@@ -90,7 +100,7 @@ func (o *office) writeNote(ctx context.Context, names []string) error {
 		return nil
 	}
 	if time.Since(o.noteFailed) < notePause {
-		return errNotePause
+		return errors.New("the store could not be written a moment ago")
 	}
 	o.note = nil // unknown until it is written
 	if err := o.n.o.Backup.Place.WriteNote(ctx, names); err != nil {

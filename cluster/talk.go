@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/stream-arrow/twgd/cluster/gossip"
-	"github.com/stream-arrow/twgd/cluster/wire"
 )
 
 // meta is what this node says of itself in gossip.
@@ -20,7 +19,7 @@ func (n *Node) meta() gossip.Meta {
 
 // gossipSeeds are where others gossip, as they said in their hellos.
 func (n *Node) gossipSeeds() []string {
-	all, _ := n.asker.all()
+	all := n.asker.all()
 	var out []string
 	for _, h := range all {
 		if h.answered() && h.hello.Gossip != "" && h.hello.ID != n.id() {
@@ -47,7 +46,7 @@ func (n *Node) listenToGossip(ctx context.Context) error {
 			}
 		}
 		for _, c := range n.gossip.Conflicts() {
-			n.alarms.raise("name "+c.Name, "two processes go on under the name "+c.Name+": "+c.Ours+" and "+c.Theirs+"; give one of them another node.id, or stop it")
+			n.alarms.raise("name "+c.Name, "two processes go on under the name "+c.Name+": at "+c.A+" and at "+c.B+"; give one of them another node.id, or stop it")
 		}
 		select {
 		case <-ctx.Done():
@@ -55,9 +54,4 @@ func (n *Node) listenToGossip(ctx context.Context) error {
 		case <-n.gossip.Changed():
 		}
 	}
-}
-
-// refused hears of a peer that the port did not talk to.
-func (n *Node) refused(r wire.Refusal) {
-	n.log.Warn("a peer was refused", "address", r.Address, "inbound", r.Inbound, "reason", r.Reason)
 }

@@ -70,11 +70,14 @@ func (n *Node) viewReplica(v *roster.StartView) {
 
 // peers are all addresses that were asked, without this node's own.
 func (n *Node) peers(me string) []roster.Peer {
-	all, _ := n.asker.all()
+	all := n.asker.all()
 	n.mu.Lock()
 	dropped := n.mu.dropped
 	n.mu.Unlock()
 	var out []roster.Peer
+	if n.port != nil && !n.asker.enough() {
+		out = append(out, roster.Peer{Addr: "the addresses known from before", Listed: true, Ordinal: -1, Error: "not asked yet"})
+	}
 	for _, h := range all {
 		if h.hello.ID == me && h.answered() {
 			continue

@@ -161,7 +161,9 @@ func (f *FSM) Query(route byte, q []byte) ([]byte, error) {
 	return nil, fmt.Errorf("a question: %w %d", ErrRoute, route)
 }
 
-// Next is the earliest time at which something in any table expires. While there is one, an idle leader proposes a Tick at about then.
+// Next is the earliest time at which something in any table expires. While there is one, a leader that has proposed nothing for a
+// second proposes a Tick: not only at that time, since the time that a leader has not written into the log is lost with it, and its
+// successor's clock goes on from the last entry.
 func (f *FSM) Next() (at time.Duration, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

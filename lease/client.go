@@ -35,7 +35,7 @@ type Client struct {
 
 	mu struct {
 		sync.Mutex
-		held  map[uint64]*Held
+		held  map[uint64]*Held // to be renewed
 		loose []loose
 		stats Stats
 	}
@@ -166,7 +166,9 @@ func (c *Client) renewed(token uint64, asked time.Time, kept bool) {
 	case h == nil:
 	case kept:
 		h.prolong(asked)
-	case !h.closing:
+	case h.closing: // by Done, whose answer is still to come; there is nothing to renew any more
+		delete(c.mu.held, token)
+	default:
 		h.lose(errors.New("the cluster says that it is no longer held"))
 	}
 }

@@ -26,8 +26,8 @@ type Held struct {
 	// Under the client's lock:
 	asked   time.Time // when what gave the trust that holds was asked
 	timer   *time.Timer
-	over    bool // the context has ended; it is not in the client's map any more
-	closing bool // Done has been asked for: that the lease ends is no loss
+	over    bool // the context has ended; it is not renewed any more, unless
+	closing bool // Done is under way: that the lease ends is no loss
 }
 
 // hold begins to trust a lease that was asked for at a time. It is nil where that trust is over before it began.
@@ -70,11 +70,14 @@ func (h *Held) ring() {
 
 // prolong trusts from a later asking on. A trust that is over stays over, even if its timer is late.
 func (h *Held) prolong(asked time.Time) {
-	if h.over || !asked.After(h.asked) || time.Until(h.end()) <= 0 {
-		return
+	switch {
+	case !asked.After(h.asked):
+	case h.closing:
+		h.asked = asked
+	case !h.over && time.Until(h.end()) > 0:
+		h.asked = asked
+		h.timer.Reset(time.Until(h.end()))
 	}
-	h.asked = asked
-	h.timer.Reset(time.Until(h.end()))
 }
 
 func (h *Held) lose(why error) {
@@ -118,25 +121,40 @@ func (h *Held) Release(ctx context.Context) error {
 	return nil
 }
 
-// Done says that the work under the lease is complete, and releases it. ErrStale means that the token is no longer the lease's: what was
-// done under it is not accepted, another may be at it. Any other error leaves the outcome unknown; the lease is still held then, as
-// long as its context lives, and Done may be called again.
+// Done says that the work under the lease is complete, and releases it. The context ends at once; then the cluster is asked, until it
+// answers or ctx ends, and the lease is kept meanwhile. ErrStale means that the token is no longer the lease's: what was done under it
+// is not accepted, another may be at it. Any other error leaves the outcome unknown, and Done may be called again.
 func (h *Held) Done(ctx context.Context) error {
-	h.c.mu.Lock()
-	h.closing = true
-	h.c.mu.Unlock()
+	h.close()
+	defer h.drop()
 	reply, err := h.c.insist(ctx, releaseCommand(h.name, h.token, true), h.trust)
 	switch {
 	case err != nil:
 		return fmt.Errorf("completing %q: %w", h.name, err)
 	case code(reply) == codeStale:
-		h.giveUp()
 		return fmt.Errorf("completing %q under token %d: %w", h.name, h.token, ErrStale)
 	case code(reply) != codeDone:
 		return fmt.Errorf("completing %q: the reply makes no sense: %x", h.name, reply[:min(len(reply), 16)])
 	}
-	h.giveUp()
 	return nil
+}
+
+// close ends the trust, but lets the lease be renewed: another must not begin while the cluster has not heard that all is done.
+func (h *Held) close() {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	if !h.over {
+		h.finish(ErrReleased)
+		h.closing = true
+		h.c.mu.held[h.token] = h
+	}
+}
+
+// drop stops renewing.
+func (h *Held) drop() {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	delete(h.c.mu.held, h.token)
 }
 
 // loose is a command that nobody waits for any more. The cluster should hear of it all the same: else what it gives up stands in the

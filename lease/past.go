@@ -1,6 +1,6 @@
 package lease
 
-// pastSize is how many attempts are known after they have ended.
+// pastSize is how many attempts of either kind are known after they have ended.
 const pastSize = 1 << 14
 
 // ended is an attempt that is over.
@@ -10,58 +10,77 @@ type ended struct {
 	done    bool   // it ended because its work was done
 }
 
-// past keeps the latest attempts that have ended, the oldest going first.
+// past keeps the latest attempts that have ended: those that held, and apart from them, since they may be many more, those that never
+// did.
 type past struct {
-	pages     pages[ended] // a ring: number n lies at n modulo pastSize
+	held, refused ring
+}
+
+func (p *past) knows(r Request) bool { return p.held.knows(r) || p.refused.knows(r) }
+
+// ended says how the lease under a token ended.
+func (p *past) ended(token uint64) (done, known bool) { return p.held.ended(token) }
+
+// note keeps an attempt that has ended. One that is known already stays as it is.
+func (p *past) note(e ended) {
+	switch {
+	case p.knows(e.request):
+	case e.token == 0:
+		p.refused.add(e)
+	default:
+		p.held.add(e)
+	}
+}
+
+// ring keeps the latest of what is added to it, the oldest going first.
+type ring struct {
+	pages     pages[ended] // number n lies at n modulo pastSize
 	next      uint64       // the number of the next
 	byRequest map[Request]uint64
 	byToken   map[uint64]uint64
 }
 
-func (p *past) knows(r Request) bool {
-	_, known := p.byRequest[r]
+func (r *ring) knows(q Request) bool {
+	_, known := r.byRequest[q]
 	return known
 }
 
-// ended says how the lease under a token ended.
-func (p *past) ended(token uint64) (done, known bool) {
-	n, known := p.byToken[token]
-	return known && p.pages.at(int(n%pastSize)).done, known
+func (r *ring) ended(token uint64) (done, known bool) {
+	n, known := r.byToken[token]
+	return known && r.pages.at(int(n%pastSize)).done, known
 }
 
-// note keeps an attempt that has ended. One that is known already stays as it is.
-func (p *past) note(e ended) {
-	if p.knows(e.request) {
-		return
+func (r *ring) add(e ended) {
+	if r.byRequest == nil {
+		r.byRequest, r.byToken = map[Request]uint64{}, map[uint64]uint64{}
 	}
-	if p.byRequest == nil {
-		p.byRequest, p.byToken = map[Request]uint64{}, map[uint64]uint64{}
-	}
-	spot := p.room()
-	*p.pages.edit(spot) = e
-	p.byRequest[e.request] = p.next
+	*r.pages.edit(r.room()) = e
+	r.byRequest[e.request] = r.next
 	if e.token != 0 {
-		p.byToken[e.token] = p.next
+		r.byToken[e.token] = r.next
 	}
-	p.next++
+	r.next++
 }
 
 // room is where the next one goes; what lay there is forgotten.
-func (p *past) room() int {
-	if p.next < pastSize {
-		return p.pages.grow()
+func (r *ring) room() int {
+	if r.next < pastSize {
+		return r.pages.grow()
 	}
-	spot := int(p.next % pastSize)
-	old := p.pages.at(spot)
-	delete(p.byRequest, old.request)
-	delete(p.byToken, old.token)
+	spot := int(r.next % pastSize)
+	old := r.pages.at(spot)
+	delete(r.byRequest, old.request)
+	delete(r.byToken, old.token)
 	return spot
 }
 
-// each visits the attempts, the oldest first, in a pinned copy of the ring.
-func each(ring pages[ended], next uint64, visit func(*ended) error) error {
-	for n := next - uint64(ring.n); n != next; n++ {
-		if err := visit(ring.at(int(n % pastSize))); err != nil {
+// pin is the ring as it is now, for each alone.
+func (r *ring) pin() ring { return ring{pages: r.pages.pin(), next: r.next} }
+
+// each visits the attempts, the oldest first.
+func (r *ring) each(visit func(*ended) error) error {
+	for n := r.next - uint64(r.pages.n); n != r.next; n++ {
+		if err := visit(r.pages.at(int(n % pastSize))); err != nil {
 			return err
 		}
 	}

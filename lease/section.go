@@ -20,7 +20,7 @@ func (t *Table) Version() uint16 { return version }
 func (t *Table) Snapshot() func(io.Writer) error {
 	s := image{
 		epoch: t.epoch, count: t.count, places: t.places,
-		rows: t.rows.pages.pin(), past: t.past.pages.pin(), next: t.past.next,
+		rows: t.rows.pages.pin(), held: t.past.held.pin(), refused: t.past.refused.pin(),
 	}
 	return s.write
 }
@@ -29,8 +29,7 @@ func (t *Table) Snapshot() func(io.Writer) error {
 type image struct {
 	epoch, count, places uint64
 	rows                 pages[row]
-	past                 pages[ended]
-	next                 uint64 // of past
+	held, refused        ring
 }
 
 func (s *image) write(w io.Writer) error {
@@ -49,8 +48,10 @@ func (s *image) write(w io.Writer) error {
 			return err
 		}
 	}
-	if err := s.writePast(out); err != nil {
-		return err
+	for _, past := range []*ring{&s.held, &s.refused} {
+		if err := writePast(out, past); err != nil {
+			return err
+		}
 	}
 	return out.Flush()
 }
@@ -80,12 +81,12 @@ func appendRow(to []byte, r *row) []byte {
 	return text(text(to, r.name), r.holder)
 }
 
-func (s *image) writePast(out *bufio.Writer) error {
-	if _, err := out.Write(binary.AppendUvarint(nil, uint64(s.past.n))); err != nil {
+func writePast(out *bufio.Writer, past *ring) error {
+	if _, err := out.Write(binary.AppendUvarint(nil, uint64(past.pages.n))); err != nil {
 		return err
 	}
 	var buf []byte
-	return each(s.past, s.next, func(e *ended) error {
+	return past.each(func(e *ended) error {
 		buf = append(buf[:0], e.request[:]...)
 		buf = binary.AppendUvarint(buf, e.token)
 		_, err := out.Write(append(buf, flag(e.done)))
@@ -126,12 +127,22 @@ func (t *Table) restore(in *stream) {
 		t.admit(in, r, last)
 		last = r.place
 	}
-	n = in.uvarint()
+	t.restorePast(in, true)
+	t.restorePast(in, false)
+}
+
+// restorePast reads the attempts that held, or those that never did.
+func (t *Table) restorePast(in *stream, held bool) {
+	n := in.uvarint()
 	if n > pastSize {
 		in.fail("%d past attempts", n)
 	}
 	for ; n > 0 && in.err == nil; n-- {
-		t.admitPast(in, in.ended())
+		e := in.ended()
+		if held != (e.token != 0) {
+			in.fail("a past attempt is in the wrong place")
+		}
+		t.admitPast(in, e)
 	}
 }
 
@@ -161,7 +172,7 @@ func (t *Table) admit(in *stream, r row, last uint64) {
 func (t *Table) admitPast(in *stream, e ended) {
 	_, live := t.rows.byRequest[e.request]
 	_, held := t.rows.byToken[e.token]
-	_, twice := t.past.byToken[e.token]
+	_, twice := t.past.ended(e.token)
 	switch {
 	case in.err != nil:
 	case live || held || twice || t.past.knows(e.request) || e.token > t.token():

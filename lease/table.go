@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"slices"
 	"sort"
 	"time"
 )
@@ -12,9 +11,9 @@ import (
 //
 // Every command may be repeated, at any time, by anybody who is not sure that it was applied. What makes that safe is the request: a
 // number that names one attempt to acquire. While an attempt waits or holds, asking again changes nothing but the time it may wait or
-// hold on. Once it has ended, it is over for good: a late copy of its command finds it among the past ones and does nothing. Of those
-// the latest 16,384 are known. A copy that comes even later takes a lease that nobody knows of, which ends after its time: work
-// is delayed by it, but never done twice.
+// hold on. Once it has ended, or was refused because another was first, it is over for good: a late copy of its command finds it among
+// the past ones and does nothing. Of those that held the latest 16,384 are known, and as many of those that never did. A copy that
+// comes even later takes a lease that nobody knows of, which ends after its time: work is delayed by it, but never done twice.
 //
 // Invariants:
 //   - a name has at most one row with a token;
@@ -104,6 +103,7 @@ func (t *Table) again(now time.Duration, i int32) []byte {
 func (t *Table) enter(now time.Duration, c command) []byte {
 	busy := t.rows.names[c.name]
 	if busy != nil && !c.wait {
+		t.past.note(ended{request: c.request})
 		return t.taken(busy)
 	}
 	if t.rows.len() >= MaxRows {
@@ -239,16 +239,6 @@ func (t *Table) turn(request Request) byte {
 		return turnWait
 	}
 	return turnAsk
-}
-
-// Names are the names that are held or waited for, in order.
-func (t *Table) Names() []string {
-	out := make([]string, 0, len(t.rows.names))
-	for name := range t.rows.names {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // line is what there is of one name. A line without a row does not exist.

@@ -273,9 +273,12 @@ func (v *StartView) restore() (Move, bool) {
 	return Move{Kind: Claim, Incarnation: s.Latest + 1, Text: before + " and every seat of it is empty: restoring as incarnation " + fmt.Sprint(s.Latest+1)}, true
 }
 
-// unproved are the names of the voters note that neither answered "empty" nor are mine.
+// unproved are the names of the voters note, and of the claim, that neither answered "empty" nor are mine. The claimant counts before
+// it has written its first note.
 func (v *StartView) unproved() (names []string) {
-	for _, name := range v.Store.Note {
+	all := append(slices.Clone(v.Store.Note), NameOf(v.Store.Claimant))
+	slices.Sort(all)
+	for _, name := range slices.Compact(all) {
 		empty := func(p Peer) bool { return p.Name == name && p.Says == Empty }
 		other := func(p Peer) bool { return p.Name == name && p.Says != Empty }
 		if name != v.Name && (!slices.ContainsFunc(v.Peers, empty) || slices.ContainsFunc(v.Peers, other)) {

@@ -25,8 +25,8 @@ func (w *Watch) View(now time.Duration, o Office) View {
 // from memory who is none of them for longer than settle.
 func (w *Watch) whoCounts(now time.Duration, o Office) map[string]Role {
 	roles := o.roles()
-	for id := range roles {
-		w.remember(id)
+	for _, s := range o.Servers {
+		w.remember(s.ID)
 	}
 	for id, m := range o.Rows.Marks {
 		if _, has := roles[id]; !has && m.Intent == Leaving {
@@ -101,7 +101,7 @@ func (w *Watch) node(now time.Duration, o Office, id string, role Role) Node {
 	n.HasConfig = h.last.LastTerm == o.Term && h.last.LastIndex >= o.ConfigIndex
 	n.Caught = n.HasConfig && h.lag <= CaughtLag
 	n.Returned = n.Contact && h.last.ID != "" && h.last.Intent == Stays && o.Rows.Marks[id].foreign(h.last.Nonce)
-	n.Superseded = !n.Contact && w.superseded(id, n.Name, h)
+	n.Superseded = !n.Contact && w.superseded(o.Me, id, n.Name, h)
 	n.Lost = !n.Contact && (now-h.at >= o.Settle || n.Superseded)
 	n.Steady = n.Contact && now-h.unbroken >= SteadyAfter
 	n.Seasoned = n.Contact && now-h.unbroken >= o.Settle
@@ -126,7 +126,10 @@ func (w *Watch) marks(now time.Duration, o Office, h *heard, n *Node) {
 }
 
 // superseded: another birth of the name has checked in since this one was last heard.
-func (w *Watch) superseded(id, name string, h *heard) bool {
+func (w *Watch) superseded(me, id, name string, h *heard) bool {
+	if NameOf(me) == name {
+		return true
+	}
 	for other, o := range w.nodes {
 		if other != id && o.last.ID != "" && o.checked > h.at && NameOf(other) == name {
 			return true

@@ -37,9 +37,10 @@ type disk struct {
 // entry carries the whole state after it: servers as sets of nodes, and what the model that uses it adds.
 type entry struct {
 	T                uint16
-	V, N             uint8 // voters, nonvoters
-	Go, Lv, Gr, Tomb uint8 // marks, grants, tombstones
-	cmd              uint16
+	V, N             uint8  // voters, nonvoters
+	Go, Lv, Gr, Tomb uint8  // marks, grants, tombstones
+	nonces           uint16 // two bits a node: which of its processes made the mark
+	cmd              uint16 // of the clockwork: its number among the commands
 }
 
 // broken is a violated invariant.
@@ -129,9 +130,7 @@ func (m *raftModel) takeOffice(c int, term uint16) {
 		}
 	}
 	d.term, d.lead = term, true
-	e := m.last(c)
-	e.cmd = 0
-	m.append(c, e)
+	m.append(c, m.last(c))
 }
 
 func (m *raftModel) append(l int, e entry) {

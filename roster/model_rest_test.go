@@ -158,7 +158,7 @@ func (w *world) whole8(rng *rand.Rand) string {
 			w.stop(i)
 		}
 		if d.exists && !d.up && !has(w.known().Tomb, i) {
-			d.up, p.steady = true, true
+			d.up, p.steady, p.run = true, true, (p.run+1)%4
 		}
 		lostDisk = lostDisk || !p.unused && !d.exists && !d.up
 	}
@@ -214,11 +214,11 @@ func (w *world) seatsAtRest(l int) string {
 	case size(V)%2 == 0 || size(V) > w.size:
 		return fmt.Sprintf("R5: rests at %d seats of %d", size(V), w.size)
 	case away == 0 && size(V) != want:
-		return fmt.Sprintf("%d seats, %d nodes, size %d", size(V), size(here), w.size)
+		return fmt.Sprintf("R5: %d seats, %d nodes, size %d", size(V), size(here), w.size)
 	case away == 1 && (here&^V != 0 || size(V) != size(here)+1):
-		return "a seat is away though a spare is there"
+		return "R5: a seat is away though a spare is there"
 	case away > 1:
-		return fmt.Sprintf("%d of %d seats away after settle", away, size(V))
+		return fmt.Sprintf("R5: %d of %d seats away after settle", away, size(V))
 	case away == 0 && size(V) >= 3:
 		return w.lowestHere(V, here)
 	}
@@ -235,7 +235,7 @@ func (w *world) lowestHere(V, here uint8) string {
 	slices.Sort(ords)
 	for i := range w.n {
 		if has(V, i) && int(w.proc[i].machine) > ords[size(V)-1] && !w.mutant.selfDemotion {
-			return "the seats are not those of the lowest ordinals"
+			return "R5: the seats are not those of the lowest ordinals"
 		}
 	}
 	return ""

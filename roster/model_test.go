@@ -180,7 +180,7 @@ func (w *world) pick(rng *rand.Rand) (event, bool) {
 func (w *world) encode() []byte {
 	b := make([]byte, 0, 512)
 	put := func(e entry) {
-		b = append(binary.LittleEndian.AppendUint16(b, e.T), e.V, e.N, e.Go, e.Lv, e.Gr, e.Tomb)
+		b = append(binary.LittleEndian.AppendUint16(b, e.T), e.V, e.N, e.Go, e.Lv, e.Gr, e.Tomb, byte(e.nonces), byte(e.nonces>>8))
 	}
 	put(w.base)
 	l := w.left
@@ -188,10 +188,10 @@ func (w *world) encode() []byte {
 	for i := range w.n {
 		d, p := &w.node[i], &w.proc[i]
 		flags := uint16(0)
-		for k, is := range [...]bool{d.exists, d.up, d.lead, d.holds, p.unused, p.told, p.failed, p.seen, p.lost, p.steady, p.seasoned} {
+		for k, is := range [...]bool{d.exists, d.up, d.lead, d.holds, p.unused, p.failed, p.seen, p.lost, p.steady, p.seasoned} {
 			flags |= uint16(one(is)) << k
 		}
-		b = append(binary.LittleEndian.AppendUint16(b, flags), byte(p.intent), p.machine, byte(len(d.log)))
+		b = append(binary.LittleEndian.AppendUint16(b, flags), byte(p.intent), p.machine, p.run, byte(len(d.log)))
 		b = binary.LittleEndian.AppendUint16(b, d.term)
 		for _, e := range d.log {
 			put(e)
@@ -229,6 +229,9 @@ var stories = map[string]func(m mutant) *world{
 	},
 	"one grows": func(m mutant) *world {
 		return mutate(m, newWorld(3, 0, 1, 3, budgets{term: 1, kill: 2, start: 2}))
+	},
+	"one of four leaves": func(m mutant) *world {
+		return mutate(m, newWorld(4, 0, 3, 3, budgets{leave: 1, kill: 1, start: 1}))
 	},
 	"three lose a disk": func(m mutant) *world {
 		return mutate(m, newWorld(3, 1, 3, 3, budgets{kill: 1, wipe: 1, start: 1, term: 1}))

@@ -21,8 +21,8 @@ type process struct {
 	machine uint8 // disks of one machine have one name
 	unused  bool  // a disk that does not exist yet
 	intent  Intent
-	told    bool // a mark of this very process is in some leader's log
-	failed  bool // a handover by it failed once; of interest to the self-demoting mutant only
+	run     uint8 // the process's nonce: which of its machine's processes, of four
+	failed  bool  // a handover by it failed once; of interest to the self-demoting mutant only
 	// what a leader thinks of it
 	seen, lost, steady, seasoned bool
 }
@@ -32,7 +32,7 @@ type budgets struct{ term, kill, start, wipe, part, misjudge, leave, fail, settl
 
 const (
 	crashed   uint8 = 1 << iota // a kill, a lost disk, a partition, a misjudgement
-	allGoing                    // at some moment every live process was about to go
+	allGoing                    // at some moment every live process that a leader had heard since its start was about to go
 	intended                    // a SIGTERM or a leave
 	longSince                   // settle has passed for somebody, or a name was superseded
 )
@@ -208,6 +208,9 @@ func (w *world) happen(o op, a int) {
 	d, p := &w.node[a], &w.proc[a]
 	switch o {
 	case opExit:
+		if t := w.known(); p.intent == Terminating && (!has(t.Gr, a) || t.nonce(a) != p.run) && w.cut == 0 {
+			panic(broken{"R4: a process stops on a grant that is not for it"})
+		}
 		w.stop(a)
 	case opLease:
 		d.lead = false
@@ -226,7 +229,7 @@ func (w *world) happen(o op, a int) {
 		w.history |= crashed
 	case opStart:
 		w.left.start--
-		d.up, p.steady = true, true
+		d.up, p.steady, p.run = true, true, (p.run+1)%4
 	case opMisjudge:
 		w.left.misjudge--
 		w.history |= crashed
@@ -245,7 +248,7 @@ func (w *world) intend(a int, i Intent) {
 	w.proc[a].intent = i
 	w.history |= intended
 	for o := range w.n {
-		if w.node[o].up && w.proc[o].intent == Stays {
+		if w.node[o].up && w.proc[o].intent == Stays && w.proc[o].seen {
 			return
 		}
 	}
@@ -255,7 +258,7 @@ func (w *world) intend(a int, i Intent) {
 func (w *world) stop(i int) {
 	w.node[i].up, w.node[i].lead = false, false
 	p := &w.proc[i]
-	p.intent, p.told, p.failed, p.steady, p.seasoned = Stays, false, false, false, false
+	p.intent, p.failed, p.steady, p.seasoned = Stays, false, false, false
 }
 
 // wipe starts machine a's node with an empty disk: another server. The mutant keeps the id.
@@ -285,7 +288,7 @@ func (w *world) tell(i, l int) bool {
 		return false
 	}
 	marked := p.intent == Terminating && e.Go&b != 0 || p.intent == Leaving && e.Lv&b != 0
-	if marked && (p.told || w.mutant.oldGrants) {
+	if marked && (e.nonce(i) == p.run || w.mutant.oldGrants) {
 		return false
 	}
 	e.Go, e.Lv, e.Gr = e.Go&^b, e.Lv&^b, e.Gr&^b
@@ -294,10 +297,12 @@ func (w *world) tell(i, l int) bool {
 	} else {
 		e.Lv |= b
 	}
-	p.told = true
+	e.nonces = e.nonces&^(3<<(2*i)) | uint16(p.run)<<(2*i)
 	w.append(l, e)
 	return true
 }
+
+func (e entry) nonce(i int) uint8 { return uint8(e.nonces>>(2*i)) & 3 }
 
 // due: what a leader was told it writes down before it decides. Whoever it hears has told it all, else it would not know that its log
 // has the configuration.
@@ -317,148 +322,11 @@ func (w *world) mayExit(i int) bool {
 		if !w.node[l].up || !w.node[l].lead || !w.conn(l, i) || p.intent == Stays {
 			continue
 		}
-		if t := w.applied(l); p.intent == Terminating && (p.told || w.mutant.oldGrants) && has(t.Gr&w.last(l).Gr, i) || p.intent == Leaving && has(t.Tomb, i) {
+		if t := w.applied(l); p.intent == Terminating && (t.nonce(i) == p.run || w.mutant.oldGrants) && has(t.Gr, i) || p.intent == Leaving && has(t.Tomb, i) {
 			return true
 		}
 	}
 	return false
-}
-
-func (w *world) decide(l int) Step {
-	v := w.view(l)
-	s := Decide(v)
-	if !w.mutant.selfDemotion || w.proc[l].intent == Stays {
-		return s
-	}
-	if s.Kind == HandOver && w.proc[l].failed {
-		for i := range v.Nodes {
-			v.Nodes[i].Caught = v.Nodes[i].Caught && v.Nodes[i].Role != Voter
-		}
-		s = Decide(v)
-	}
-	if s.Kind == Wait && s.ID == v.Me && size(w.last(l).V) > 1 {
-		return Step{Kind: Demote, ID: v.Me, Rule: "mutant"}
-	}
-	return s
-}
-
-// view is what leader l sees.
-func (w *world) view(l int) View {
-	v := View{Me: modelIDs[l], Size: w.size, Busy: !w.ready(l) && !w.mutant.parallel}
-	conf, table := w.last(l), w.applied(l)
-	for i := range w.n {
-		n := Node{ID: modelIDs[i], Name: modelIDs[w.proc[i].machine][:2], Ordinal: int(w.proc[i].machine)}
-		n.Role = Role(2*one(has(conf.V, i)) + one(has(conf.N, i)))
-		w.sees(l, i, table, &n)
-		nobody := n.Role == None && !n.Leaving && (!w.node[i].up || !w.conn(i, l))
-		if w.proc[i].unused || n.Role == None && has(table.Tomb, i) || nobody {
-			continue
-		}
-		v.Nodes = append(v.Nodes, n)
-	}
-	return v
-}
-
-func (w *world) sees(l, i int, table entry, n *Node) {
-	p, d := &w.proc[i], &w.node[i]
-	n.HasConfig, n.Caught = w.hasConfig(l, i), w.whole(l, i)
-	if i == l {
-		n.Contact, n.Steady, n.Seasoned = true, true, true
-		n.Going, n.Leaving = p.intent == Terminating, p.intent == Leaving
-		n.Returned = p.intent == Stays && has(table.Go, i)
-		return
-	}
-	n.Contact = p.seen && (d.up || has(w.last(l).V|w.last(l).N, i))
-	n.Steady, n.Seasoned = p.steady && n.Contact, p.seasoned && n.Contact
-	n.Going, n.Leaving, n.Granted = has(table.Go, i), has(table.Lv|table.Tomb, i), has(table.Gr, i)
-	n.Returned = n.Contact && d.up && w.conn(i, l) && p.intent == Stays && has(table.Go, i)
-	for j := i + 1; j < w.n; j++ {
-		n.Superseded = n.Superseded || !w.proc[j].unused && w.proc[j].machine == p.machine && w.node[j].up && w.conn(j, l) && !d.up
-	}
-	n.Lost = !n.Contact && (p.lost || n.Superseded)
-}
-
-// perform does a step; it says whether anything changed.
-func (w *world) perform(l int, s Step) bool {
-	i := slices.Index(modelIDs[:], s.ID)
-	e, p := w.last(l), &w.proc[max(i, 0)]
-	var b uint8
-	if i >= 0 {
-		b = bit(i)
-	}
-	switch s.Kind {
-	case Rest, Wait:
-		return false
-	case HandOver:
-		return w.handOver(l, i)
-	case Stop:
-		w.stop(l)
-		return true
-	case Clear:
-		e.Go, e.Gr, e.Lv = e.Go&^b, e.Gr&^b, e.Lv&^b
-	case Grant:
-		e.Gr |= b
-	case Refuse:
-		e.Lv &^= b
-		if p.intent == Leaving {
-			p.intent, p.told = Stays, false
-		}
-	case Bury:
-		e.Go, e.Gr, e.Lv, e.Tomb = e.Go&^b, e.Gr&^b, e.Lv&^b, e.Tomb|b
-	default:
-		return w.configure(l, i, s)
-	}
-	if e == w.last(l) {
-		return false
-	}
-	w.append(l, e)
-	return true
-}
-
-func (w *world) handOver(l, to int) bool {
-	if !w.node[to].up || !w.conn(l, to) || !w.whole(l, to) {
-		return false
-	}
-	w.node[l].lead = false
-	if !w.elect(to, ballot{handover: true}) {
-		w.node[l].lead = true
-		return false
-	}
-	return true
-}
-
-func (w *world) configure(l, i int, s Step) bool {
-	if !w.mayConfigure(l) {
-		return false
-	}
-	e, b := w.last(l), bit(i)
-	w.noShuffle(l, s)
-	switch s.Kind {
-	case AddNonvoter:
-		e.N |= b
-	case Promote:
-		e.N, e.V = e.N&^b, e.V|b
-	case Demote:
-		if i == l && !w.mutant.selfDemotion {
-			panic(broken{"R3: a leader demotes itself by rule " + s.Rule})
-		}
-		e.V, e.N = e.V&^b, e.N|b
-	case Remove:
-		if has(e.V, i) {
-			panic(broken{"R3: a seat is removed by rule " + s.Rule})
-		}
-		e.N &^= b
-	}
-	w.append(l, e)
-	return true
-}
-
-// noShuffle is R6: with nothing but crashes, partitions and misjudgement, a full set of seats does not change.
-func (w *world) noShuffle(l int, s Step) {
-	V := w.last(l).V
-	if w.history&(intended|longSince) == 0 && size(V) == w.size && (s.Kind == Demote || s.Kind == Promote && s.Rule != "8") {
-		panic(broken{fmt.Sprintf("R6: full seats changed without intent or settle: %v", s)})
-	}
 }
 
 func (w *world) String() string {

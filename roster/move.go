@@ -24,7 +24,7 @@ type StartView struct {
 	Joining    bool          // twgd join: never founds
 	Found      bool          // --found
 	Peers      []Peer        // every address of join but mine, and whoever else was met: by gossip, or a last known address
-	Leader     *Answer       // the newest answer of a verified leader to my check-in; nil: none for three seconds
+	Leader     *Answer       // the newest answer of a verified leader to my check-in, my own where I lead; nil: none for three seconds
 	Store      *StoreView    // nil: no backup store is configured
 	Departure  Departure
 }

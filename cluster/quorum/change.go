@@ -127,6 +127,23 @@ func (q *Quorum) Bootstrap(ctx context.Context) error {
 	if err := q.Stand(); err != nil {
 		return err
 	}
-	_, err = q.inOffice(ctx)
-	return err
+	return q.installed(ctx)
+}
+
+// installed waits until this server may propose.
+func (q *Quorum) installed(ctx context.Context) error {
+	for {
+		rung := q.bell.wait()
+		if q.office.Load() != nil {
+			return nil
+		}
+		if err := q.health.refuses(); err != nil {
+			return err
+		}
+		select {
+		case <-rung:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for this server's election: %w", ctx.Err())
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 const (
 	probeAgain = 5 * time.Millisecond // between two questions whether a successor holds the log
 	takeover   = 2 * heartbeat        // a successor that has not taken over by then will not
+	election   = 3 * heartbeat        // the time of one forced election: a candidate begins anew within two heartbeats
 )
 
 // Handover makes another server that has a seat the leader: no proposal is let in, those inside are answered, the other one is shown to
@@ -115,9 +116,10 @@ func (q *Quorum) stand() error {
 
 // Force stands for one election in the dead ends that a configuration makes which some servers hold and others do not: a server refuses
 // its vote to whoever has no seat in the configuration that it holds itself, and a server that was demoted by its own uncommitted
-// configuration does not stand. There a majority is up and nobody is ever elected. A forced request for a vote does not say who
-// asks, so that the first question is not asked; terms and logs are compared as ever, and whoever has a leader refuses: safety is
-// Raft's own. It returns nil when there is a leader, whoever that is.
+// configuration does not stand. There a majority is up and nobody is ever elected. While an election is forced, a server that answers
+// a pre-vote counts as having granted it, and a request for a vote does not say who asks, so that nobody looks for the asker's seat.
+// Terms and logs are compared as ever, and whoever has a leader refuses: safety is Raft's own. It returns nil when there is a leader,
+// whoever that is.
 //
 // It is refused where no majority of the seats answers: the term would grow for nothing, and end the office of whoever is met later.
 func (q *Quorum) Force(ctx context.Context) error {
@@ -133,10 +135,12 @@ func (q *Quorum) Force(ctx context.Context) error {
 	}
 	q.transport.forcing.Store(true)
 	defer q.transport.forcing.Store(false)
-	if err := q.stand(); err != nil {
-		return err
+	if q.raft.State() == raft.Follower { // it would wait, or does not stand by itself at all
+		if err := q.stand(); err != nil {
+			return err
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, takeover)
+	ctx, cancel := context.WithTimeout(ctx, election)
 	defer cancel()
 	return q.elected(ctx)
 }

@@ -55,6 +55,13 @@ func (h *health) note(err error) {
 	})
 }
 
+// noteRoom takes in that a write found no room. That a snapshot fails otherwise harms nothing that is there: it is tried again.
+func (h *health) noteRoom(err error) {
+	if isFull(err) {
+		h.note(err)
+	}
+}
+
 func (h *health) change(f func()) {
 	h.mu.Lock()
 	f()

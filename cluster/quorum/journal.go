@@ -23,6 +23,7 @@ type journal struct {
 		last    mark // the last entry of the log; zero where it is empty
 		snap    mark // the newest snapshot
 		configs []uint64
+		cut     bool // the end was truncated, and nothing stored since
 		loading bool // raft reads the log at its start: what it reads is counted as if it were written
 		since   int64
 		cache   window
@@ -95,7 +96,21 @@ func (j *journal) GetLog(index uint64, e *raft.Log) error {
 
 func (j *journal) StoreLog(e *raft.Log) error { return j.StoreLogs([]*raft.Log{e}) }
 
+// StoreLogs fails where the disk is full, and raft steps down, or refuses. Only after the end of the log was truncated it waits for room:
+// raft takes no notice of the truncation until entries are stored in its place, and would look for ever for what is gone.
 func (j *journal) StoreLogs(logs []*raft.Log) error {
+	for {
+		err := j.append(logs)
+		j.mu.Lock()
+		wait := j.mu.cut && isFull(err)
+		j.mu.Unlock()
+		if !wait || j.health.waitForRoom() {
+			return err
+		}
+	}
+}
+
+func (j *journal) append(logs []*raft.Log) error {
 	if err := j.health.refuses(); err != nil {
 		return err
 	}
@@ -105,6 +120,7 @@ func (j *journal) StoreLogs(logs []*raft.Log) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.mu.cut = false
 	for _, e := range logs {
 		kept := *e
 		j.mu.cache.add(e.Index, size(e), &kept)
@@ -173,7 +189,7 @@ func (j *journal) truncate(low, high uint64) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.mu.last = last
+	j.mu.last, j.mu.cut = last, last.index > 0
 	j.mu.cache.clear()
 	j.mu.tail.clear()
 	for n := len(j.mu.configs); n > 0 && j.mu.configs[n-1] >= low && j.mu.configs[n-1] > j.mu.snap.index; n-- {

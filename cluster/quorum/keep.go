@@ -56,6 +56,10 @@ func (q *Quorum) sleep(d time.Duration) {
 // due again.
 func (q *Quorum) compact(ctx context.Context) error {
 	bytes, trailing := q.journal.pending()
+	if q.raft.AppliedIndex() <= q.journal.boundary().index {
+		q.journal.settled(bytes) // all of it is not committed
+		return nil
+	}
 	f, err := q.snapshot(ctx, trailing)
 	if err != nil {
 		q.journal.settled(0)
@@ -206,7 +210,7 @@ func fill(f *os.File, r io.Reader, size int64) (fsm.Header, error) {
 // watchRoom finds out when a disk that was full has room again, and before that makes another server the leader that holds as much as
 // this one: raft steps down where an entry cannot be stored, and without a word the others would wait for a heartbeat timeout.
 func (q *Quorum) watchRoom() {
-	for {
+	for q.ctx.Err() == nil {
 		rung := q.bell.wait()
 		if full, _, _ := q.health.look(); full {
 			q.log.Error("the disk of the raft directory is full", "dir", q.disk.dir)

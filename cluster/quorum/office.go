@@ -19,9 +19,7 @@ type office struct {
 }
 
 // uptime is a monotonic clock: the wall clock is no part of it.
-func uptime() time.Duration { return time.Since(began) }
-
-var began = time.Now()
+func (q *Quorum) uptime() time.Duration { return time.Since(q.began) }
 
 // watch opens an office at each election that is won, and ends it when leadership is lost.
 func (q *Quorum) watch() {
@@ -69,33 +67,31 @@ func (q *Quorum) hold(ctx context.Context) {
 func (q *Quorum) rebase(o *office) {
 	var base time.Duration
 	q.machine.Read(func(_ *fsm.Tables, now time.Duration, _ uint64) { base = now })
-	o.clock.Store(fsm.NewClock(base, uptime))
+	o.clock.Store(fsm.NewClock(base, q.uptime))
 }
 
 // tick lets the time of the tables go on while something in them can expire and nobody proposes. Without that, nothing is written.
 func (q *Quorum) tick(ctx context.Context, o *office) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
-		select {
-		case <-timer.C:
-		case <-q.machine.moved:
-		case <-ctx.Done():
-			return
+		moved, wait := q.machine.moved, never
+		if at, ok := q.machine.Next(); ok {
+			wait = at - o.clock.Load().Now()
 		}
-		at, ok := q.machine.Next()
-		if !ok {
-			timer.Stop()
-			continue
-		}
-		wait := at - o.clock.Load().Now()
 		if wait <= 0 {
 			q.apply(ctx, fsm.Tick(o.clock.Load().Now()))
-			wait = tickAgain
+			moved, wait = nil, tickAgain
 		}
-		timer.Reset(wait)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-moved:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
 	}
 }
 
-// tickAgain is the pause after a tick that did not help, or was not stored.
+// tickAgain is the pause after a tick: one may expire nothing, or not be stored.
 const tickAgain = 100 * time.Millisecond

@@ -41,6 +41,7 @@ func config(id string, log hclog.Logger) *raft.Config {
 // open, and only then raft is shut down.
 type Quorum struct {
 	id        string
+	began     time.Time // of uptime
 	limits    Limits
 	log       *logger
 	disk      *disk
@@ -97,7 +98,7 @@ func (l Limits) filled() Limits {
 
 // start takes over the disk: also where it fails it is closed.
 func start(o Options, d *disk, log *logger) (*Quorum, error) {
-	q := &Quorum{limits: o.Limits.filled(), log: log, disk: d, bell: newBell(), gate: newGate(),
+	q := &Quorum{began: time.Now(), limits: o.Limits.filled(), log: log, disk: d, bell: newBell(), gate: newGate(),
 		changes: make(chan struct{}, 1), closed: make(chan struct{})}
 	q.ctx, q.stop = context.WithCancel(context.Background())
 	q.health = newHealth(q.bell.ring)

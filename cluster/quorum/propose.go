@@ -110,9 +110,9 @@ func (q *Quorum) outcome(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnknown, err)
 }
 
-// lease is how long a leader trusts one answer of a majority. Whoever heard it will not vote for another for at least one heartbeat
+// trust is how long a leader trusts one answer of a majority. Whoever heard it will not vote for another for at least one heartbeat
 // timeout after that, so half of it leaves room for clocks that differ.
-const lease = heartbeat / 2
+const trust = heartbeat / 2
 
 // Verify returns nil where this server led at some moment since the call, and has applied all that was answered before. Within a
 // lease it asks nobody.
@@ -125,14 +125,14 @@ func (q *Quorum) Verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	asked := uptime()
+	asked := q.uptime()
 	if !o.strict.Load() && int64(asked) < o.verified.Load() {
 		return nil
 	}
 	if err := q.wait(ctx, func() error { return q.raft.VerifyLeader().Error() }); err != nil {
 		return q.unverified(err)
 	}
-	o.verified.Store(int64(asked + lease))
+	o.verified.Store(int64(asked + trust))
 	return nil
 }
 

@@ -22,7 +22,7 @@ func (s *shelf) Create(v raft.SnapshotVersion, index, term uint64, c raft.Config
 	}
 	sink, err := s.SnapshotStore.Create(v, index, term, c, configIndex, t)
 	if err != nil {
-		s.health.note(err)
+		s.health.noteRoom(err)
 		return nil, errors.Join(naming(err), sweep(s.dir, fmt.Sprintf("%d-%d-*", term, index)))
 	}
 	return &binding{SnapshotSink: sink, shelf: s, snap: mark{index, term}, config: configIndex}, nil
@@ -42,13 +42,13 @@ func (b *binding) Write(p []byte) (int, error) {
 		return 0, ErrClosed
 	}
 	n, err := b.SnapshotSink.Write(p)
-	b.shelf.health.note(err)
+	b.shelf.health.noteRoom(err)
 	return n, err
 }
 
 func (b *binding) Close() error {
 	if err := b.SnapshotSink.Close(); err != nil {
-		b.shelf.health.note(err)
+		b.shelf.health.noteRoom(err)
 		return errors.Join(naming(err), b.sweep())
 	}
 	return b.shelf.journal.snapshotted(b.snap, b.config)
@@ -56,7 +56,7 @@ func (b *binding) Close() error {
 
 func (b *binding) Cancel() error {
 	err := b.SnapshotSink.Cancel()
-	b.shelf.health.note(err)
+	b.shelf.health.noteRoom(err)
 	return errors.Join(err, b.sweep())
 }
 

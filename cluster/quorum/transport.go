@@ -211,7 +211,11 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, req 
 	if t.health.refuses() != nil {
 		return errNoElection
 	}
-	return t.inner.RequestPreVote(id, to, req, resp)
+	err := t.inner.RequestPreVote(id, to, req, resp)
+	if err == nil && t.forcing.Load() {
+		resp.Term, resp.Granted = req.Term, true // it is there, whatever it thinks of us
+	}
+	return err
 }
 
 func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {

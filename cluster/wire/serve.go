@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -92,7 +93,18 @@ func (p *Port) carryOut(w http.ResponseWriter, r *http.Request) ([]byte, *denial
 	if err != nil {
 		return nil, &denial{http.StatusRequestEntityTooLarge, CodeTooLarge, "reading the question: " + err.Error()}
 	}
-	return judge(m.handler(ctx, from, body))
+	return judge(p.ask(ctx, m, name, from, body))
+}
+
+// ask calls a handler. One that panics costs its caller an answer, and says so where people look; the library would hide it.
+func (p *Port) ask(ctx context.Context, m method, name string, from Peer, body []byte) (answer []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p.o.Log.Error("a call failed by a mistake of the program", "method", name, "peer", from.Name, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s failed by a mistake of the program; its log says more", name)
+		}
+	}()
+	return m.handler(ctx, from, body)
 }
 
 // judge makes of what a handler returned what the caller gets.

@@ -90,7 +90,7 @@ func (l *lab) start(file string) (stop func()) {
 	l.Helper()
 	cfg, err := loadConfig(file)
 	l.must(err)
-	n, err := newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)))
+	n, err := newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)), joining{})
 	l.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -30,7 +30,7 @@ func openStores(ctx context.Context, s *config.Stream) (*stores, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening raw of stream %s: %w", s.Name, err)
 	}
-	r, err := raw.Open(ctx, raw.Options{Bucket: bucket, Stream: s.Name, Codec: s.Raw.Compression, ReadOnly: true})
+	r, err := raw.Open(ctx, raw.Options{Bucket: bucket, Stream: s.Name, Codec: s.Raw.Compression, Shared: s.Raw.Shared, ReadOnly: true})
 	if err != nil {
 		return nil, errors.Join(err, bucket.Close())
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,10 +69,13 @@ type validation struct {
 
 // connection is one that was tried.
 type connection struct {
-	Stream string `json:"stream"`
-	What   string `json:"what"` // source, raw, quarantine, sink NAME
+	Stream string `json:"stream"` // empty: it is the node's own
+	What   string `json:"what"`   // source, raw, quarantine, sink NAME; backup
 	Error  string `json:"error"`
 }
+
+// whose is who needs the connection.
+func (c connection) whose() string { return cmp.Or(c.Stream, "cluster") }
 
 func (v *validation) failed() (n int) {
 	for _, c := range v.Connections {
@@ -88,7 +92,7 @@ func (v *validation) text(to io.Writer, file string) error {
 		if c.Error != "" {
 			state = c.Error
 		}
-		fmt.Fprintf(to, "%s: %s: %s\n", c.Stream, c.What, state)
+		fmt.Fprintf(to, "%s: %s: %s\n", c.whose(), c.What, state)
 	}
 	_, err := fmt.Fprintf(to, "%s is a valid configuration\n", file)
 	return err
@@ -105,6 +109,9 @@ func tryAll(ctx context.Context, cfg *config.Config) []connection {
 	var tries []func(context.Context) error
 	add := func(s *config.Stream, what string, f func(context.Context) error) {
 		out, tries = append(out, connection{Stream: s.Name, What: what}), append(tries, f)
+	}
+	if c := &cfg.Cluster; c.Size > 0 && c.Backup.To != "" {
+		add(new(config.Stream), "backup", func(ctx context.Context) error { return tryBackups(ctx, c) })
 	}
 	for i := range cfg.Streams {
 		s := &cfg.Streams[i]

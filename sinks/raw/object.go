@@ -18,7 +18,7 @@ import (
 // suffix of segments.
 const suffix = ".avro"
 
-// objects is the layout of object storage: one object a commit. Everything that the chain's rule asks for stands in the
+// objects is the layout of object storage and of shared directories: one object a commit. Everything that the chain's rule asks for stands in the
 // object's header, so that finding the end of a chain reads no data.
 type objects struct {
 	bucket store.Bucket

@@ -60,11 +60,11 @@ func (b *faulty) Create(ctx context.Context, key string, body []byte) error {
 	return &store.Error{Op: "create", Key: key, Kind: kind[word], Err: errNo}
 }
 
-// pair is two stores over one bucket, as of two processes, with faults for each.
-func pair(t *testing.T) (a, b *bench, fa, fb *faulty, bucket store.Bucket) {
-	bucket = openBucket(t, memURL())
-	fa, fb = &faulty{Bucket: bucket}, &faulty{Bucket: bucket}
-	return openStore(t, raw.Options{Bucket: fa}), openStore(t, raw.Options{Bucket: fb}), fa, fb, bucket
+// pair is two stores over one place, as of two processes, with faults for each.
+func pair(t *testing.T, url string) (a, b *bench, fa, fb *faulty, bucket store.Bucket) {
+	fa, fb = &faulty{Bucket: openBucket(t, url)}, &faulty{Bucket: openBucket(t, url)}
+	shared := strings.HasSuffix(url, sharedMark)
+	return openStore(t, raw.Options{Bucket: fa, Shared: shared}), openStore(t, raw.Options{Bucket: fb, Shared: shared}), fa, fb, openBucket(t, url)
 }
 
 func segments(t testing.TB, b store.Bucket, p record.Partition) map[string][]byte {
@@ -83,71 +83,77 @@ func segments(t testing.TB, b store.Bucket, p record.Partition) map[string][]byt
 }
 
 func TestCaseD01AWriterThatSleptChangesNothing(t *testing.T) {
-	a, b, _, _, bucket := pair(t)
-	a.begin(0)
-	a.put(0, 100)
-	b.begin(100)
-	held := batches(orders, 100, 110) // A has these open and is stopped
-	b.put(100, 150)
-	b.put(150, 200)
-	before := segments(t, bucket, orders)
+	severalNodes(t, func(t *testing.T, url string) {
+		a, b, _, _, bucket := pair(t, url)
+		a.begin(0)
+		a.put(0, 100)
+		b.begin(100)
+		held := batches(orders, 100, 110) // A has these open and is stopped
+		b.put(100, 150)
+		b.put(150, 200)
+		before := segments(t, bucket, orders)
 
-	st, err := a.Append(t.Context(), orders, held)
-	if err != nil || st.Ours || st.Next != 150 || st.Last != 100 || st.LeaderEpoch != 50 || st.Bytes != 0 {
-		t.Fatalf("A has to be told that it was fenced, and B's next and epoch: %+v, %v", st, err)
-	}
-	after := segments(t, bucket, orders)
-	for k, v := range before {
-		if !bytes.Equal(after[k], v) {
-			t.Errorf("%s has changed", k)
+		st, err := a.Append(t.Context(), orders, held)
+		if err != nil || st.Ours || st.Next != 150 || st.Last != 100 || st.LeaderEpoch != 50 || st.Bytes != 0 {
+			t.Fatalf("A has to be told that it was fenced, and B's next and epoch: %+v, %v", st, err)
 		}
-	}
-	if len(after) != len(before) {
-		t.Error("something was added")
-	}
-	// A goes on from there and meets B's second one, then rejoins at the head.
-	if st, err = a.Append(t.Context(), orders, batches(orders, 150, 151)); err != nil || st.Ours || st.Next != 200 {
-		t.Fatal(st, err)
-	}
-	a.End(orders)
-	a.begin(200)
-	a.holds(0, 200)
+		after := segments(t, bucket, orders)
+		for k, v := range before {
+			if !bytes.Equal(after[k], v) {
+				t.Errorf("%s has changed", k)
+			}
+		}
+		if len(after) != len(before) {
+			t.Error("something was added")
+		}
+		// A goes on from there and meets B's second one, then rejoins at the head.
+		if st, err = a.Append(t.Context(), orders, batches(orders, 150, 151)); err != nil || st.Ours || st.Next != 200 {
+			t.Fatal(st, err)
+		}
+		a.End(orders)
+		a.begin(200)
+		a.holds(0, 200)
+	})
 }
 
 func TestWhatIsLeftBehindAnothersCommitBecomesTheNextSegment(t *testing.T) {
-	a, b, _, _, _ := pair(t)
-	a.begin(0)
-	b.begin(0)
-	b.put(0, 4)
-	mine := batch(orders, 0, 10)
-	st, err := a.Append(t.Context(), orders, []*record.Batch{mine})
-	if err != nil || st.Ours || st.Next != 4 {
-		t.Fatal(st, err)
-	}
-	if st, err = a.Append(t.Context(), orders, []*record.Batch{mine.From(st.Next)}); err != nil || !st.Ours || st.Next != 10 {
-		t.Fatal(st, err)
-	}
-	a.holds(0, 10)
+	severalNodes(t, func(t *testing.T, url string) {
+		a, b, _, _, _ := pair(t, url)
+		a.begin(0)
+		b.begin(0)
+		b.put(0, 4)
+		mine := batch(orders, 0, 10)
+		st, err := a.Append(t.Context(), orders, []*record.Batch{mine})
+		if err != nil || st.Ours || st.Next != 4 {
+			t.Fatal(st, err)
+		}
+		if st, err = a.Append(t.Context(), orders, []*record.Batch{mine.From(st.Next)}); err != nil || !st.Ours || st.Next != 10 {
+			t.Fatal(st, err)
+		}
+		a.holds(0, 10)
+	})
 }
 
 func TestLostReplies(t *testing.T) {
 	f := func(name string, script string, tries ...[3]int64) {
 		t.Run(name, func(t *testing.T) {
-			a, _, fa, _, _ := pair(t)
-			a.begin(0)
-			fa.script = strings.Fields(script)
-			for _, try := range tries {
-				st, err := a.Append(t.Context(), orders, batches(orders, try[0], try[1]))
-				if want := try[2]; want < 0 && err == nil || want >= 0 && (err != nil || !st.Ours || st.Next != want) {
-					t.Fatalf("%v: %+v, %v", try, st, err)
+			severalNodes(t, func(t *testing.T, url string) {
+				a, _, fa, _, _ := pair(t, url)
+				a.begin(0)
+				fa.script = strings.Fields(script)
+				for _, try := range tries {
+					st, err := a.Append(t.Context(), orders, batches(orders, try[0], try[1]))
+					if want := try[2]; want < 0 && err == nil || want >= 0 && (err != nil || !st.Ours || st.Next != want) {
+						t.Fatalf("%v: %+v, %v", try, st, err)
+					}
 				}
-			}
-			end := tries[len(tries)-1][2]
-			a.holds(0, end)
-			a.Close()
-			again := openStore(t, raw.Options{Bucket: fa})
-			again.begin(end)
-			again.holds(0, end)
+				end := tries[len(tries)-1][2]
+				a.holds(0, end)
+				a.Close()
+				again := openStore(t, raw.Options{Bucket: fa, Shared: strings.HasSuffix(url, sharedMark)})
+				again.begin(end)
+				again.holds(0, end)
+			})
 		})
 	}
 	const fails = -1
@@ -160,47 +166,50 @@ func TestLostReplies(t *testing.T) {
 }
 
 func TestAnEarlierAttemptIsReportedAsItWasStored(t *testing.T) {
-	a, _, fa, _, _ := pair(t)
-	a.begin(0)
-	fa.script = []string{"late"}
-	short, long := batch(orders, 0, 2), batch(orders, 2, 30)
-	short.LeaderEpoch, long.LeaderEpoch = 5, 8
-	if _, err := a.Append(t.Context(), orders, []*record.Batch{short}); !errors.Is(err, store.ErrUnknown) {
-		t.Fatal(err)
-	}
-	st, err := a.Append(t.Context(), orders, []*record.Batch{short, long})
-	if err != nil || !st.Ours || st.Next != 2 || st.LeaderEpoch != 5 {
-		t.Fatalf("the leader epoch of what is stored is that of the short attempt: %+v, %v", st, err)
-	}
+	severalNodes(t, func(t *testing.T, url string) {
+		a, _, fa, _, _ := pair(t, url)
+		a.begin(0)
+		fa.script = []string{"late"}
+		short, long := batch(orders, 0, 2), batch(orders, 2, 30)
+		short.LeaderEpoch, long.LeaderEpoch = 5, 8
+		if _, err := a.Append(t.Context(), orders, []*record.Batch{short}); !errors.Is(err, store.ErrUnknown) {
+			t.Fatal(err)
+		}
+		st, err := a.Append(t.Context(), orders, []*record.Batch{short, long})
+		if err != nil || !st.Ours || st.Next != 2 || st.LeaderEpoch != 5 {
+			t.Fatalf("the leader epoch of what is stored is that of the short attempt: %+v, %v", st, err)
+		}
+	})
 }
 
 func TestCreateOnlyRacesOfGenesis(t *testing.T) {
-	bucket := openBucket(t, memURL())
-	const racers = 8
-	var wg sync.WaitGroup
-	heads, called := make([]int64, racers), make([]bool, racers)
-	for i := range racers {
-		s := openStore(t, raw.Options{Bucket: bucket})
-		wg.Go(func() {
-			head, err := s.Begin(t.Context(), orders, func(context.Context) (int64, error) {
-				called[i] = true
-				return int64(100 + i), nil
+	severalNodes(t, func(t *testing.T, url string) {
+		const racers = 8
+		var wg sync.WaitGroup
+		heads, called := make([]int64, racers), make([]bool, racers)
+		for i := range racers {
+			s := open(t, url)
+			wg.Go(func() {
+				head, err := s.Begin(t.Context(), orders, func(context.Context) (int64, error) {
+					called[i] = true
+					return int64(100 + i), nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				heads[i] = head.Next
 			})
-			if err != nil {
-				t.Error(err)
-			}
-			heads[i] = head.Next
-		})
-	}
-	wg.Wait()
-	for i := range racers {
-		if heads[i] != heads[0] || heads[i] < 100 {
-			t.Errorf("racers begin at different places: %v", heads)
 		}
-	}
-	if !called[heads[0]-100] {
-		t.Error("nobody asked for that offset")
-	}
+		wg.Wait()
+		for i := range racers {
+			if heads[i] != heads[0] || heads[i] < 100 {
+				t.Errorf("racers begin at different places: %v", heads)
+			}
+		}
+		if !called[heads[0]-100] {
+			t.Error("nobody asked for that offset")
+		}
+	})
 }
 
 func TestCaseD33GenesisStandsBeforeAnythingIsFetched(t *testing.T) {
@@ -244,14 +253,16 @@ func TestCaseD09AnotherFlushSize(t *testing.T) {
 }
 
 func TestCaseD29TheHeadComesFromRawAlone(t *testing.T) {
-	a, b, _, _, _ := pair(t)
-	a.begin(0)
-	for o := int64(0); o < 50; o++ {
-		a.put(o*10, o*10+10)
-	}
-	if head := b.begin(500); head.Last != 490 || head.Genesis != 0 || head.LeaderEpoch != 0 {
-		t.Error(head)
-	}
+	severalNodes(t, func(t *testing.T, url string) {
+		a, b, _, _, _ := pair(t, url)
+		a.begin(0)
+		for o := int64(0); o < 50; o++ {
+			a.put(o*10, o*10+10)
+		}
+		if head := b.begin(500); head.Last != 490 || head.Genesis != 0 || head.LeaderEpoch != 0 {
+			t.Error(head)
+		}
+	})
 }
 
 func TestTopicsAndGenerationsHaveChainsOfTheirOwn(t *testing.T) {
@@ -323,28 +334,30 @@ func TestFound(t *testing.T) {
 func TestAHoleInTheChainIsDamage(t *testing.T) {
 	f := func(name string, lost int64, read [2]int64, damaged bool) {
 		t.Run(name, func(t *testing.T) {
-			a, _, _, _, bucket := pair(t)
-			a.begin(0)
-			for o := int64(0); o < 50; o += 10 {
-				a.put(o, o+10)
-			}
-			a.End(orders)
-			if err := bucket.Delete(t.Context(), "s/"+orders.Path()+"/"+record.OffsetName(lost)+".avro"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := a.read(read[0], read[1]); errors.Is(err, avrofile.ErrDamaged) != damaged {
-				t.Errorf("Read: %v", err)
-			}
-			got := a.findings()
-			if lost == 40 {
-				if len(got) != 0 { // the last one: nothing tells that there was more
-					t.Error(got)
+			severalNodes(t, func(t *testing.T, url string) {
+				a, _, _, _, bucket := pair(t, url)
+				a.begin(0)
+				for o := int64(0); o < 50; o += 10 {
+					a.put(o, o+10)
 				}
-				return
-			}
-			if len(got) != 1 || got[0].Kind != raw.Damaged || got[0].Span != (checkpoint.Span{From: lost, To: lost + 10}) {
-				t.Errorf("Verify: %+v", got)
-			}
+				a.End(orders)
+				if err := bucket.Delete(t.Context(), "s/"+orders.Path()+"/"+record.OffsetName(lost)+".avro"); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := a.read(read[0], read[1]); errors.Is(err, avrofile.ErrDamaged) != damaged {
+					t.Errorf("Read: %v", err)
+				}
+				got := a.findings()
+				if lost == 40 {
+					if len(got) != 0 { // the last one: nothing tells that there was more
+						t.Error(got)
+					}
+					return
+				}
+				if len(got) != 1 || got[0].Kind != raw.Damaged || got[0].Span != (checkpoint.Span{From: lost, To: lost + 10}) {
+					t.Errorf("Verify: %+v", got)
+				}
+			})
 		})
 	}
 	f("in the middle", 20, [2]int64{0, 50}, true)
@@ -357,45 +370,49 @@ func TestAHoleInTheChainIsDamage(t *testing.T) {
 }
 
 func TestTheOwnerKnowsThatTheLastIsMissing(t *testing.T) {
-	a, _, _, _, bucket := pair(t)
-	a.begin(0)
-	a.put(0, 10)
-	a.put(10, 20)
-	bucket.Delete(t.Context(), "s/"+orders.Path()+"/"+record.OffsetName(10)+".avro")
-	if _, err := a.read(0, 20); !errors.Is(err, avrofile.ErrDamaged) {
-		t.Error(err)
-	}
-	if got := a.findings(); len(got) != 1 || got[0].Kind != raw.Damaged || got[0].Span != (checkpoint.Span{From: 10, To: 20}) {
-		t.Error(got)
-	}
+	severalNodes(t, func(t *testing.T, url string) {
+		a, _, _, _, bucket := pair(t, url)
+		a.begin(0)
+		a.put(0, 10)
+		a.put(10, 20)
+		bucket.Delete(t.Context(), "s/"+orders.Path()+"/"+record.OffsetName(10)+".avro")
+		if _, err := a.read(0, 20); !errors.Is(err, avrofile.ErrDamaged) {
+			t.Error(err)
+		}
+		if got := a.findings(); len(got) != 1 || got[0].Kind != raw.Damaged || got[0].Span != (checkpoint.Span{From: 10, To: 20}) {
+			t.Error(got)
+		}
+	})
 }
 
 func TestVerifyNamesWhatDoesNotBelong(t *testing.T) {
-	a, _, _, _, bucket := pair(t)
-	if _, err := a.Begin(t.Context(), orders, from(10)); err != nil {
-		t.Fatal(err)
-	}
-	a.put(10, 20)
-	dir := "s/" + orders.Path() + "/"
-	body, _ := bucket.Read(t.Context(), dir+record.OffsetName(10)+".avro")
-	for _, name := range []string{"notes.txt", record.OffsetName(5) + ".avro", record.OffsetName(20) + ".avro"} {
-		if err := bucket.Create(t.Context(), dir+name, body); err != nil {
+	severalNodes(t, func(t *testing.T, url string) {
+		a, _, _, _, bucket := pair(t, url)
+		if _, err := a.Begin(t.Context(), orders, from(10)); err != nil {
 			t.Fatal(err)
 		}
-	}
-	a.End(orders)
-	got := map[string]raw.FindingKind{}
-	for _, f := range a.findings() {
-		got[strings.TrimPrefix(f.Path, dir)] = f.Kind
-	}
-	want := map[string]raw.FindingKind{"notes.txt": raw.Stray, record.OffsetName(5) + ".avro": raw.Stray, record.OffsetName(20) + ".avro": raw.Damaged}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	// A copy under another name is not taken for the end of the chain.
-	if _, err := a.Head(t.Context(), orders); !errors.Is(err, avrofile.ErrDamaged) {
-		t.Error(err)
-	}
+		a.put(10, 20)
+		dir := "s/" + orders.Path() + "/"
+		body, _ := bucket.Read(t.Context(), dir+record.OffsetName(10)+".avro")
+		for _, name := range []string{"notes.txt", record.OffsetName(5) + ".avro", record.OffsetName(20) + ".avro"} {
+			if err := bucket.Create(t.Context(), dir+name, body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.End(orders)
+		got := map[string]raw.FindingKind{}
+		for _, f := range a.findings() {
+			got[strings.TrimPrefix(f.Path, dir)] = f.Kind
+		}
+		want := map[string]raw.FindingKind{"notes.txt": raw.Stray, record.OffsetName(5) + ".avro": raw.Stray, record.OffsetName(20) + ".avro": raw.Damaged}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		// A copy under another name is not taken for the end of the chain.
+		if _, err := a.Head(t.Context(), orders); !errors.Is(err, avrofile.ErrDamaged) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestEveryFlipInAnObjectIsFound flips every bit of a segment in the middle and of the last one. The headers are alike for all

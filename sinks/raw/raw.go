@@ -1,8 +1,8 @@
 // Package raw is the durable raw store of a stream: for each partition one chain of immutable segments, each an Avro container
 // that other tools read. Writing a segment is committing the position; there is no second file to keep in step.
 //
-// On object storage a commit is one create-only object. In a local directory of one process it is one block, appended to a file
-// and synced. Both hold the same blocks, and both read the same way.
+// On object storage, and in a directory that several nodes share, a commit is one create-only object. In a local directory of one
+// process it is one block, appended to a file and synced. Both hold the same blocks, and both read the same way.
 package raw
 
 import (
@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,6 +28,7 @@ type Options struct {
 	FS       store.FS // of a local Bucket, where it has another than the operating system's
 	Stream   string
 	Codec    string       // zstd, snappy, deflate, null
+	Shared   bool         // a directory: several nodes see it; on object storage they do anyhow
 	Roll     int64        // local layout: bytes after which a file is closed; 0 means 128 MiB
 	ReadOnly bool         // for audit and for looking in: takes no lock, writes nothing
 	Log      *slog.Logger // nil means silent
@@ -42,6 +42,7 @@ type Store struct {
 	medium medium
 	lock   *store.FileLock
 	bufs   sync.Pool // of *buffers; idle chains hold none
+	known  sync.Map  // folder → record.Partition, of the chains that Chains has listed
 
 	mu struct {
 		sync.Mutex
@@ -105,8 +106,9 @@ type chainID struct {
 	genesis   int64
 }
 
-// Open opens the stream's raw store. A local directory is locked against a second process; an object store is probed for
-// create-only writes, without which zombies would overwrite.
+// Open opens the stream's raw store. A local directory that is not shared is locked against a second process; every store is
+// probed for create-only writes, without which zombies would overwrite. A directory that is written in the layout of the other
+// setting of Shared is refused with ErrLayout.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	codec, err := avrofile.NewCodec(opt.Codec)
 	if err != nil {
@@ -137,19 +139,13 @@ func (s *Store) openMedium(ctx context.Context) error {
 			return fmt.Errorf("raw store of stream %s: %w", s.opt.Stream, err)
 		}
 	}
-	if !local {
-		s.medium = &objects{bucket: s.opt.Bucket, codec: s.codec, stream: s.opt.Stream}
-		return nil
+	switch {
+	case local && s.opt.Shared:
+		return s.openShared(ctx, dir)
+	case local:
+		return s.openFiles(ctx, dir)
 	}
-	s.medium = newFiles(s.opt, dir, s.codec)
-	if s.opt.ReadOnly {
-		return nil
-	}
-	lock, err := store.LockIn(s.opt.FS, filepath.Join(dir, s.opt.Stream, "lock"))
-	if err != nil {
-		return fmt.Errorf("raw store of stream %s: %w", s.opt.Stream, err)
-	}
-	s.lock = lock
+	s.medium = &objects{bucket: s.opt.Bucket, codec: s.codec, stream: s.opt.Stream}
 	return nil
 }
 
@@ -371,6 +367,16 @@ func (s *Store) read(ctx context.Context, p record.Partition, span checkpoint.Sp
 
 // Written implements sinks.Raw.
 func (s *Store) Written(ctx context.Context, p record.Partition, offset int64) (at time.Time, ok bool, err error) {
+	if o, objects := s.medium.(*objects); objects {
+		id, _, err := s.reader(ctx, p)
+		if err != nil || offset < id.genesis {
+			return at, false, err
+		}
+		if at, ok, err = o.written(ctx, id, offset); err != nil {
+			err = fmt.Errorf("finding when %d of %v was stored: %w", offset, p, err)
+		}
+		return at, ok, err
+	}
 	err = s.read(ctx, p, checkpoint.Span{From: offset, To: offset + 1}, func(c commit) error {
 		at, ok = c.written, true
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,9 +44,12 @@ func openStore(t testing.TB, opt raw.Options) *bench {
 	return &bench{t, s, orders}
 }
 
+// sharedMark behind a directory's URL means that several nodes see it.
+const sharedMark = "#shared"
+
 func openBucket(t testing.TB, url string) store.Bucket {
 	t.Helper()
-	b, err := store.Open(t.Context(), url, store.Options{})
+	b, err := store.Open(t.Context(), strings.TrimSuffix(url, sharedMark), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,12 +59,12 @@ func openBucket(t testing.TB, url string) store.Bucket {
 
 func open(t testing.TB, url string) *bench {
 	t.Helper()
-	return openStore(t, raw.Options{Bucket: openBucket(t, url), Roll: 5000})
+	return openStore(t, raw.Options{Bucket: openBucket(t, url), Roll: 5000, Shared: strings.HasSuffix(url, sharedMark)})
 }
 
 func readOnly(t testing.TB, url string) *bench {
 	t.Helper()
-	return openStore(t, raw.Options{Bucket: openBucket(t, url), ReadOnly: true})
+	return openStore(t, raw.Options{Bucket: openBucket(t, url), ReadOnly: true, Shared: strings.HasSuffix(url, sharedMark)})
 }
 
 // begin opens the chain and checks where its head is.
@@ -172,9 +176,15 @@ var memories atomic.Int64
 // memURL names an object store in memory that nobody has used.
 func memURL() string { return fmt.Sprintf("mem://raw-%d", memories.Add(1)) }
 
-// bothLayouts runs f with the URL of an empty local directory and of an empty object store.
+// bothLayouts runs f with the URL of an empty directory of one node, of one that nodes share, and of an empty object store.
 func bothLayouts(t *testing.T, f func(t *testing.T, url string)) {
 	t.Run("files", func(t *testing.T) { f(t, "file://"+t.TempDir()) })
+	severalNodes(t, f)
+}
+
+// severalNodes runs f with the URLs of empty places that several nodes see.
+func severalNodes(t *testing.T, f func(t *testing.T, url string)) {
+	t.Run("shared", func(t *testing.T) { f(t, "file://"+t.TempDir()+sharedMark) })
 	t.Run("objects", func(t *testing.T) { f(t, memURL()) })
 }
 
@@ -331,7 +341,7 @@ func TestCaseD25GapsAreCommitsOfTheirOwn(t *testing.T) {
 func TestWritten(t *testing.T) {
 	bothLayouts(t, func(t *testing.T, url string) {
 		now := time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC)
-		s := openStore(t, raw.Options{Bucket: openBucket(t, url), Now: func() time.Time { return now }})
+		s := openStore(t, raw.Options{Bucket: openBucket(t, url), Shared: strings.HasSuffix(url, sharedMark), Now: func() time.Time { return now }})
 		s.begin(0)
 		s.put(0, 10)
 		now = now.Add(time.Hour)
