@@ -292,3 +292,17 @@ func TestRaftsOwnEntriesAreLeftAlone(t *testing.T) {
 		t.Errorf("%v, index %d", out, index)
 	}
 }
+
+// TestAnswersAreInTheSum: replicas whose tables differ answer the same entry differently, and are found out by it.
+func TestAnswersAreInTheSum(t *testing.T) {
+	s := newScript(t)
+	s.entry(RouteLease, 0, lease.Epoch(1))
+	other := New()
+	other.ApplyBatch(s.log)
+	other.mu.tables.Leases.Apply(0, acquire("x", 9, time.Minute)) // as if memory had failed
+	s.entry(RouteLease, 0, acquire("w", 1, time.Minute))
+	other.Apply(s.log[1])
+	if index, same, ok := Compare(s.f.Sums(), other.Sums()); index != 2 || same || !ok {
+		t.Errorf("at %d: same %v, known %v", index, same, ok)
+	}
+}

@@ -352,3 +352,48 @@ func TestElection(t *testing.T) {
 		}
 	})
 }
+
+// TestDoneIsKeptUntilItIsHeard: the cluster hears of the completion late; until then nobody else begins, and the holder itself does not
+// go on.
+func TestDoneIsKeptUntilItIsHeard(t *testing.T) {
+	bubble(t, func(t *testing.T, c *cluster) {
+		a := c.member(t, "a")
+		defer c.end(a)
+		h := must(t, a, "w")
+		deaf := time.Now().Add(3 * ttl)
+		a.set(func(cmd []byte) fate {
+			return fate{lost: cmd != nil && cmd[1] == opRelease && time.Now().Before(deaf)}
+		})
+		answer := make(chan error)
+		go func() { answer <- h.Done(t.Context()) }()
+		for time.Now().Before(deaf) {
+			time.Sleep(time.Second)
+			if !errors.Is(context.Cause(h.Context()), ErrReleased) || time.Now().Before(deaf) && c.info("w").Token != h.Token() {
+				t.Fatalf("%v, %+v", context.Cause(h.Context()), c.info("w"))
+			}
+		}
+		if err := <-answer; err != nil || c.info("w").Held || a.Stats().Held != 0 {
+			t.Errorf("%v, %+v", err, c.info("w"))
+		}
+	})
+}
+
+// TestTrustThatIsOverStaysOver: a renewal is heard after the trust has ended, but before the timer has said so.
+func TestTrustThatIsOverStaysOver(t *testing.T) {
+	bubble(t, func(t *testing.T, c *cluster) {
+		a := c.member(t, "a")
+		defer c.end(a)
+		h := must(t, a, "w")
+		a.Client.mu.Lock()
+		held := h.asked.Add(-ttl)
+		h.asked = held
+		h.prolong(time.Now())
+		if h.asked != held {
+			t.Error("trusted again")
+		}
+		a.Client.mu.Unlock()
+		if h.ring(); !errors.Is(context.Cause(h.Context()), ErrLost) {
+			t.Errorf("the context says %v", context.Cause(h.Context()))
+		}
+	})
+}

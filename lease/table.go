@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"slices"
 	"sort"
 	"time"
 )
@@ -240,16 +239,6 @@ func (t *Table) turn(request Request) byte {
 		return turnWait
 	}
 	return turnAsk
-}
-
-// Names are the names that are held or waited for, in order.
-func (t *Table) Names() []string {
-	out := make([]string, 0, len(t.rows.names))
-	for name := range t.rows.names {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // line is what there is of one name. A line without a row does not exist.
