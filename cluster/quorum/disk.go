@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 const (
@@ -76,7 +77,7 @@ func naming(err error) error {
 	switch {
 	case isFull(err):
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)
-	case errors.Is(err, bbolt.ErrTimeout):
+	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("another process has it open: %w", err)
 	}
 	return err

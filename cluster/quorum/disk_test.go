@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/stream-arrow/twgd/fsm"
 )
@@ -173,7 +173,7 @@ func TestTrap11AnotherProcessIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := filled(t)
 		_, err := Open(Options{Dir: n.dir, FSM: fsm.New(), Log: dbg, Stream: n.m.listen("x", "x")})
-		if !errors.Is(err, bbolt.ErrTimeout) || !strings.Contains(err.Error(), "another process") {
+		if !errors.Is(err, bolterrors.ErrTimeout) || !strings.Contains(err.Error(), "another process") {
 			t.Fatalf("the answer is %v", err)
 		}
 	})
@@ -277,7 +277,7 @@ func TestVoteForAnEarlierCandidateIsNotRepeated(t *testing.T) {
 			t.Fatal("a good log was refused")
 		}
 		f.mu.Lock()
-		f.err, f.after = full, 2 // as raft would write it: the two terms are stored, for whom not any more
+		f.err, f.after = errFull, 2 // as raft would write it: the two terms are stored, for whom not any more
 		f.mu.Unlock()
 		ask("other", 51, 1000)
 		f.set(nil)

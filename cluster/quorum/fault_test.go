@@ -48,8 +48,8 @@ func (f *faults) check() error {
 	return errors.Join(f.err, f.storeErr)
 }
 
-// full is how the system says it, from inside Bolt when it grows its file.
-var full = fmt.Errorf("file resize error: %s", error(syscall.ENOSPC))
+// errFull is how the system says it, from inside Bolt when it grows its file.
+var errFull = fmt.Errorf("file resize error: %s", error(syscall.ENOSPC))
 
 type faultyLogs struct {
 	raft.LogStore

@@ -57,7 +57,7 @@ func (q *Quorum) handover(ctx context.Context, id raft.ServerID) error {
 func (q *Quorum) holds(ctx context.Context, o *office, id raft.ServerID) error {
 	for {
 		last := q.journal.lastEntry()
-		req := &raft.AppendEntriesRequest{RPCHeader: q.transport.header(), Term: o.term, Leader: []byte(q.id),
+		req := &raft.AppendEntriesRequest{RPCHeader: q.transport.header(), Term: o.term,
 			PrevLogEntry: last.index, PrevLogTerm: last.term}
 		var resp raft.AppendEntriesResponse
 		err := q.transport.AppendEntries(id, raft.ServerAddress(id), req, &resp)

@@ -83,11 +83,11 @@ func (h *health) isHalted() bool {
 	return h.mu.halted
 }
 
-// look returns the troubles, and what is closed when they change.
-func (h *health) look() (full bool, failed error, moved <-chan struct{}) {
+// look returns the troubles.
+func (h *health) look() (full bool, failed error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.mu.full, h.mu.failed, h.mu.moved
+	return h.mu.full, h.mu.failed
 }
 
 // refuses is the reason why nothing is appended now.

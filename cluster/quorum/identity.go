@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/stream-arrow/twgd/fsm"
 )
@@ -87,7 +87,7 @@ func Inspect(dir string) (Disk, error) {
 		return Disk{}, fmt.Errorf("looking for a raft directory: %w", err)
 	}
 	d, err := openDisk(dir, quiet)
-	if errors.Is(err, bbolt.ErrInvalid) || errors.Is(err, bbolt.ErrChecksum) || errors.Is(err, bbolt.ErrVersionMismatch) {
+	if errors.Is(err, bolterrors.ErrInvalid) || errors.Is(err, bolterrors.ErrChecksum) || errors.Is(err, bolterrors.ErrVersionMismatch) {
 		return Disk{Broken: err.Error()}, nil
 	}
 	if err != nil {

@@ -95,7 +95,10 @@ func (q *Quorum) snapshot(ctx context.Context, trailing uint64) (raft.SnapshotFu
 		f = q.raft.Snapshot()
 		return f.Error()
 	})
-	return f, err
+	if err != nil {
+		return nil, err // f may be written yet
+	}
+	return f, nil
 }
 
 // Snapshot gives the tables as they are now, or later, as bytes that fsm.Verify and Restore take. Any server does. The reader is closed
@@ -212,7 +215,7 @@ func fill(f *os.File, r io.Reader, size int64) (fsm.Header, error) {
 func (q *Quorum) watchRoom() {
 	for q.ctx.Err() == nil {
 		rung := q.bell.wait()
-		if full, _, _ := q.health.look(); full {
+		if full, _ := q.health.look(); full {
 			q.log.Error("the disk of the raft directory is full", "dir", q.disk.dir)
 			q.pass()
 			q.awaitRoom()

@@ -165,6 +165,7 @@ type node struct {
 	tamper func(*disk) // changes the bare disk before raft sees it
 	q      *Quorum
 	f      *fsm.FSM
+	sent   *counted
 }
 
 func newNode(t *testing.T, m *mesh, name string) *node {
@@ -183,6 +184,8 @@ func (n *node) startAt(addr string) {
 	n.t.Helper()
 	o := Options{Dir: n.dir, FSM: fsm.New(), Stream: n.m.listen(n.id, addr), Log: dbg, Limits: n.limits}
 	log := newLogger(o.Log)
+	n.sent = &counted{wire: overStream(o.Stream, log), to: map[raft.ServerID]int{}}
+	o.Transport = n.sent
 	d, err := openDisk(n.dir, log)
 	if err != nil {
 		n.t.Fatal(err)

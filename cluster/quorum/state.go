@@ -7,7 +7,7 @@ func (q *Quorum) State() State {
 	last := q.journal.lastEntry()
 	config := q.journal.config()
 	o := q.office.Load()
-	full, failed, _ := q.health.look()
+	full, failed := q.health.look()
 	return State{
 		ID:              q.id,
 		Role:            q.role(),
