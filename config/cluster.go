@@ -62,12 +62,12 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // Ordinal is a node's number among its kind: the lowest come first where votes are given. The zero value is "auto".
 type Ordinal struct{ plusOne int }
 
-// Of returns the number, or -1 where there is none. Under auto it is what the host name ends with.
-func (o Ordinal) Of(hostname string) int {
+// Of returns the number, or -1 where there is none. Under auto it is what the node's id ends with, which is the host name by default.
+func (o Ordinal) Of(id string) int {
 	if o.plusOne > 0 {
 		return o.plusOne - 1
 	}
-	host, _, _ := strings.Cut(hostname, ".")
+	host, _, _ := strings.Cut(id, ".")
 	digits := host[len(strings.TrimRight(host, "0123456789")):]
 	if n, err := strconv.Atoi(digits); err == nil && n <= mostOrdinal {
 		return n

@@ -12,7 +12,7 @@ import (
 // TestCaseK05SizesThatWork: the odd ones up to 7, and 0 for a node for itself. Every other is refused with the reason and with those.
 func TestCaseK05SizesThatWork(t *testing.T) {
 	for size := -1; size <= 10; size++ {
-		text := strings.Replace(minimal(t), "streams:", fmt.Sprintf("cluster: {name: prod, size: %d, secret: x}\nstreams:", size), 1)
+		text := strings.Replace(minimal(t), "streams:", fmt.Sprintf("cluster: {name: prod, size: %d, secret: 0123456789abcdef}\nstreams:", size), 1)
 		text = strings.Replace(text, "file:///var/lib/twgd/raw", "s3://bucket/raw", 1)
 		_, err := load([]byte(text), "t.yaml", testExpander(), testParts())
 		works := size == 0 || size%2 == 1 && size > 0 && size < 8
@@ -31,7 +31,7 @@ func TestCaseK05SizesThatWork(t *testing.T) {
 func TestRefusalsOfPeers(t *testing.T) {
 	const good = `
 node: {id: n1, mode: both}
-cluster: {name: prod, size: 3, secret: s, join: ["n2:7481"]}
+cluster: {name: prod, size: 3, secret: 0123456789abcdef, join: ["n2:7481"]}
 streams:
   - name: a
     source: {kafka: {brokers: [k:1], topics: [a], group: g}}
@@ -52,10 +52,13 @@ streams:
 			t.Errorf("%q: %v, want %s", changes, err, want)
 		}
 	}
-	f("cluster.secret: this key is missing", "secret: s,", "")
-	f("cluster.secret: this key is missing: a node joins", "secret: s,", "", "size: 3", "size: 1")
-	f("", "secret: s,", "", "size: 3", "size: 1", `["n2:7481"]`, "[]")
+	f("cluster.secret: this key is missing", "secret: 0123456789abcdef,", "")
+	f("cluster.secret: this key is missing: a node joins", "secret: 0123456789abcdef,", "", "size: 3", "size: 1")
+	f("", "secret: 0123456789abcdef,", "", "size: 3", "size: 1", `["n2:7481"]`, "[]")
 	f("cluster.name: this key is missing", "name: prod,", "")
+	f("cluster.secret: this secret is so short", "secret: 0123456789abcdef,", "secret: short,")
+	f("sinks[0].parquet.shared: in a cluster of several nodes", "  - name: a", "  - name: a\n    sinks: [{name: lake, parquet: {to: file:///lake}}]")
+	f("", "  - name: a", "  - name: a\n    sinks: [{name: lake, parquet: {to: file:///lake, shared: true}}]")
 	f("raw.shared: in a cluster of several nodes", ", shared: true", "")
 	f("raw.shared: in a cluster of several nodes", ", shared: true", "", "size: 3", "size: 1")
 	f("", ", shared: true", "", "size: 3", "size: 1", `["n2:7481"]`, "[]")
@@ -66,7 +69,7 @@ streams:
 	f("node.mode: a node that only recovers shares", "mode: both", "mode: recovery", "size: 3", "size: 0", `["n2:7481"]`, "[]")
 	f("raw.shared: a node that only recovers reads", "mode: both", "mode: recovery", "size: 3", "size: 1", `["n2:7481"]`, "[]", "true", "false")
 	f("cluster.join: a node of size 0", "size: 3", "size: 0")
-	f("cluster.secret: this key is missing: there is a secret before", "size: 3", "size: 1", `["n2:7481"]`, "[]", "secret: s", "previous_secret: s")
+	f("cluster.secret: this key is missing: there is a secret before", "size: 3", "size: 1", `["n2:7481"]`, "[]", "secret: 0123456789abcdef", "previous_secret: 0123456789abcdef")
 	f("cluster.join[0]: this is no address of a node", "n2:7481", "n2:0")
 	f("cluster.advertise: nobody is reached there", "size: 3", "size: 3, advertise: 'n1:0'")
 	f("", "size: 3", "size: 3, advertise: 'n1:7481'")
@@ -122,14 +125,14 @@ func TestJoining(t *testing.T) {
 		}
 		return c
 	}
-	c := f("cluster: {name: prod, size: 3, join: [a], secret: old}\n", Joining{"b:7", "hunter2"}, "")
-	if c == nil || strings.Join(c.Cluster.Join, " ") != "a:7481 b:7" || c.Cluster.Secret != "hunter2" {
+	c := f("cluster: {name: prod, size: 3, join: [a], secret: the-old-one-of-all}\n", Joining{"b:7", "hunter2-hunter2-hunter2"}, "")
+	if c == nil || strings.Join(c.Cluster.Join, " ") != "a:7481 b:7" || c.Cluster.Secret != "hunter2-hunter2-hunter2" {
 		t.Errorf("%+v", c)
 	}
 	if shown := string(Show(c)); strings.Contains(shown, "hunter2") || !strings.Contains(shown, "b:7") {
 		t.Errorf("shown as %s", shown)
 	}
-	f("cluster: {name: prod, size: 3, secret: s}\n", Joining{Address: "b"}, "")
+	f("cluster: {name: prod, size: 3, secret: 0123456789abcdef}\n", Joining{Address: "b"}, "")
 	f("cluster: {name: prod, size: 1}\n", Joining{Address: "b:7"}, "cluster.secret: this key is missing: a node joins")
 	f("cluster: {name: prod, size: 1}\n", Joining{Address: "b:x"}, "this is no address of a node")
 	f("cluster: {name: prod, size: 1}\n", Joining{Address: "hunter2:x", Secret: "hunter2"}, "this is no address of a node")

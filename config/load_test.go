@@ -42,7 +42,7 @@ func testParts() Parts {
 }
 
 // canary is in every file that an expansion reads.
-const canary = "s3cr3t-canary"
+const canary = "s3cr3t-canary-long-enough"
 
 func testExpander() expander {
 	env := map[string]string{"NODE": "n1", "GRACE": "", "MANY": "7x", "TRUE": "true", "PG_DSN": "postgres://db/x", "N": "12"}

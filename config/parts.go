@@ -56,6 +56,9 @@ type SinkOptions interface {
 	// is returned as it is.
 	Target(stream string) string
 
+	// Apart reports whether each node would write to a place of its own machine: then the nodes of a cluster cannot fill it together.
+	Apart() bool
+
 	// RollAge is the age at which the sink closes a file, 0 where it has none that wait.
 	RollAge() time.Duration
 }

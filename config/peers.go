@@ -105,12 +105,17 @@ func (d *decoder) checkStreams(cfg *Config) {
 	d.problem("streams", Problem{Text: what + ": without a stream there is nothing to do, unless cluster.size is above 0"})
 }
 
+// shortestSecret is in bytes. Keys are derived from the secret without slowing a guess down.
+const shortestSecret = 16
+
 func (d *decoder) checkSecrets(c Cluster) {
 	switch {
 	case c.Secret == "" && c.Size > 1:
 		d.problem("cluster.secret", Problem{Text: "this key is missing: with a size above 1, nodes know each other by the secret that they share"})
 	case c.Secret == "" && len(c.Join) > 0:
 		d.problem("cluster.secret", Problem{Text: "this key is missing: a node joins with the secret that all nodes share"})
+	case c.Secret != "" && len(c.Secret) < shortestSecret && (c.Size > 1 || len(c.Join) > 0):
+		d.problem("cluster.secret", Problem{Text: "this secret is so short that whoever reaches the port could guess it", Allowed: "at least 16 bytes, better 32 random ones: head -c 32 /dev/urandom | base64"})
 	case c.Secret == "" && c.PreviousSecret != "":
 		d.problem("cluster.secret", Problem{Text: "this key is missing: there is a secret before it, but none now"})
 	}
@@ -180,6 +185,20 @@ func (d *decoder) checkBackup(b Backup) {
 func (d *decoder) checkRaw(cfg *Config) {
 	if cfg.Cluster.Size != 0 && cfg.Cluster.Peers() {
 		d.checkShared(cfg, "in a cluster of several nodes, each reads what the others store")
+		d.checkApart(cfg)
+	}
+}
+
+// checkApart refuses sinks whose files would be scattered over the machines: any node may fill in what another's sink missed.
+func (d *decoder) checkApart(cfg *Config) {
+	for i, s := range cfg.Streams {
+		for j, k := range s.Sinks {
+			if k.Options != nil && k.Options.Apart() {
+				d.problem(fmt.Sprintf("streams[%d].sinks[%d].%s.shared", i, j, k.Kind), Problem{
+					Text:  "in a cluster of several nodes, any of them may fill in what another missed, and this directory is not marked as one that all of them see",
+					Found: "false", Allowed: "shared: true, where that is so; or a bucket"})
+			}
+		}
 	}
 }
 

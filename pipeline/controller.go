@@ -16,7 +16,7 @@ import (
 
 // controller owns everything between the source and the lanes. Only its goroutine touches its fields, except those that say so.
 type controller struct {
-	opt    Options
+	opt    Options // Budget and Flush are those of now
 	crew   *crew
 	budget flow.Budget
 	points *checkpoint.Checkpointer[record.Partition]
@@ -43,6 +43,10 @@ type controller struct {
 
 	pace pace
 
+	configured Options         // Budget and Flush as they were at first
+	resized    <-chan struct{} // says that newBudget has another answer
+	newBudget  func() int64
+
 	begins     turns    // safe for concurrent use
 	gateFailed failures // safe for concurrent use
 	genesis    sync.Map // record.Partition → int64, where raw's chain begins; safe for concurrent use
@@ -50,7 +54,7 @@ type controller struct {
 
 func newController(opt Options, crew *crew) *controller {
 	return &controller{
-		opt: opt, crew: crew, budget: flow.Budget{Cap: opt.Budget},
+		opt: opt, configured: opt, crew: crew, budget: flow.Budget{Cap: opt.Budget},
 		points: checkpoint.NewCheckpointer[record.Partition](),
 		parts:  map[record.Partition]*part{}, held: map[record.Partition]string{}, ends: map[record.Partition]int64{},
 		busy: map[record.Partition]bool{}, mine: map[record.Partition]int64{}, releasing: map[*part]bool{}, parked: newParked(),
@@ -84,6 +88,8 @@ func (c *controller) run(soft, hard context.Context, ask <-chan func(*controller
 			c.noteCommitted(done, time.Now())
 		case f := <-ask:
 			f(c)
+		case <-c.resized:
+			c.resize(c.newBudget())
 		case err := <-ended:
 			ended = nil
 			c.readingEnded(err)
@@ -95,6 +101,19 @@ func (c *controller) run(soft, hard context.Context, ask <-chan func(*controller
 	}
 	stop()
 	return errors.Join(c.broken, c.goodbye(ended))
+}
+
+// rest is run where there is no source: it answers questions until ctx ends.
+func (c *controller) rest(ctx context.Context, ask <-chan func(*controller)) error {
+	for {
+		select {
+		case f := <-ask:
+			f(c)
+		case <-ctx.Done():
+			c.leaving = time.Now()
+			return nil
+		}
+	}
 }
 
 // read hands the source's events over, one by one, until it ends.
@@ -219,7 +238,7 @@ func (c *controller) plan(p *part) {
 // flushLargestWhenTight keeps many partitions on a slow store from holding the whole budget until their ages run out: once
 // 70 % are taken, or somebody waits, the largest open segment is stored early, as long as not all writers are at work.
 func (c *controller) flushLargestWhenTight() {
-	if len(c.busy) >= c.opt.Writers || c.parked.empty() && c.budget.InFlight() < c.opt.Budget/10*7 {
+	if len(c.busy) >= c.opt.Writers || c.parked.empty() && c.budget.InFlight() < c.budget.Cap/10*7 {
 		return
 	}
 	var largest *part

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,13 +20,13 @@ func (l *Lane) Carry(ctx context.Context, p record.Partition, s checkpoint.Span,
 	c := &carrier{l: l, p: p, maker: newIDMaker(p), at: s.From}
 	defer c.discard()
 	if err := read(ctx, p, s, func(b *record.Batch) error { return c.add(ctx, b) }); err != nil {
-		return c.failed(err)
+		return c.failed(ctx, err)
 	}
 	if c.at != s.To {
 		return fmt.Errorf("raw ends at %d inside of the window %v of %v", c.at, s, p)
 	}
 	if err := c.commit(ctx); err != nil {
-		return c.failed(err)
+		return c.failed(ctx, err)
 	}
 	return nil
 }
@@ -89,9 +90,11 @@ func (c *carrier) discard() {
 	}
 }
 
-// failed shows a fault of the destination in the lane's health.
-func (c *carrier) failed(err error) error {
-	c.l.carryFailed(err)
+// failed shows a fault of the destination in the lane's health. That the caller gave up is none.
+func (c *carrier) failed(ctx context.Context, err error) error {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		c.l.carryFailed(err)
+	}
 	return err
 }
 

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,13 +19,7 @@ type Metrics struct {
 	gateSeconds, sinkSeconds, waitSeconds                 *prometheus.HistogramVec
 	refusedTotal, sinkRecords, sinkRows, sinkRetries      *prometheus.CounterVec
 	sinkState, sinkBackoff                                *prometheus.GaugeVec
-
-	mu      sync.Mutex
-	volumes map[string]volume
 }
-
-// volume is what raw took of one stream since the process started.
-type volume struct{ offsets, bytes int64 }
 
 // commitBuckets suit a local fsync as well as an upload.
 var commitBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
@@ -49,7 +42,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return v
 	}
 	return &Metrics{
-		volumes:        map[string]volume{},
 		sourceRecords:  counter("source_records_total", "Records taken from the source."),
 		sourceBytes:    counter("source_bytes_total", "Bytes of these records in memory."),
 		sourceGaps:     counter("source_gap_records_total", "Offsets lost because the source no longer had them.", "topic", "partition", "reason"),
@@ -128,29 +120,13 @@ func (m *Metrics) stored(stream string, bytes int64, took time.Duration, done []
 	if m == nil {
 		return
 	}
-	n, offsets := 0, int64(0)
+	n := 0
 	for _, a := range done {
 		n += len(a.batch.Records)
-		offsets += a.batch.Next - a.batch.First
 	}
-	m.mu.Lock()
-	v := m.volumes[stream]
-	m.volumes[stream] = volume{v.offsets + offsets, v.bytes + bytes}
-	m.mu.Unlock()
 	m.gateRecords.WithLabelValues(stream).Add(float64(n))
 	m.gateBytes.WithLabelValues(stream).Add(float64(bytes))
 	m.gateSeconds.WithLabelValues(stream).Observe(took.Seconds())
-}
-
-// MeanStored is the mean of compressed bytes an offset takes in raw; false while this process has stored nothing.
-func (m *Metrics) MeanStored(stream string) (float64, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v := m.volumes[stream]
-	if v.offsets == 0 {
-		return 0, false
-	}
-	return float64(v.bytes) / float64(v.offsets), true
 }
 
 func (m *Metrics) gateFailed(stream string) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/stream-arrow/twgd/checkpoint"
@@ -20,7 +21,7 @@ import (
 // Options of a stream's pipeline.
 type Options struct {
 	Stream  string
-	Source  sources.Source
+	Source  sources.Source // nil: nothing is read, and the lanes only carry what recovery brings
 	Raw     sinks.Raw
 	Lanes   []*Lane
 	Flush   Flush
@@ -57,14 +58,30 @@ type Stream struct {
 	crew *crew
 	ask  chan func(*controller)
 	end  chan struct{} // closed when the controller has ended
+
+	budget atomic.Int64  // as it was set last
+	resize chan struct{} // says that it was
 }
 
 // New prepares a stream.
 func New(opt Options) *Stream {
 	opt.setDefaults()
-	s := &Stream{opt: opt, crew: new(crew), ask: make(chan func(*controller)), end: make(chan struct{})}
+	s := &Stream{opt: opt, crew: new(crew), ask: make(chan func(*controller)), end: make(chan struct{}), resize: make(chan struct{}, 1)}
 	s.ctl = newController(opt, s.crew)
+	s.ctl.resized = s.resize
+	s.ctl.newBudget = s.budget.Load
 	return s
+}
+
+// Budget changes the byte budget, and in proportion the bytes and records of a segment, of a stream that may be running: what is in flight
+// stays counted, and nothing new is taken until there is room again. It may be called at any time and does not wait; the last call counts.
+// Budgets below one byte are one.
+func (s *Stream) Budget(bytes int64) {
+	s.budget.Store(max(1, bytes))
+	select {
+	case s.resize <- struct{}{}:
+	default:
+	}
 }
 
 // ErrUnfinished says that shutdown ended with records that raw has not got. They are still in the source: the position has not
@@ -93,6 +110,9 @@ func (s *Stream) Run(ctx context.Context) error {
 
 // read opens the source and lets the controller run until there is nothing more to do for it.
 func (s *Stream) read(ctx, hard context.Context) error {
+	if s.opt.Source == nil {
+		return s.ctl.rest(ctx, s.ask)
+	}
 	opening, cancel := context.WithCancel(hard)
 	defer cancel()
 	stop := context.AfterFunc(ctx, cancel) // a source that cannot be reached must not hold up the end
@@ -111,6 +131,10 @@ func (s *Stream) leave(hard context.Context) error {
 	ctx, cancel := context.WithTimeout(hard, s.ctl.graceLeft(9))
 	defer cancel()
 	closed := make(chan error, 1)
+	if s.opt.Source == nil {
+		drain(ctx, s.opt.Lanes)
+		return nil
+	}
 	s.crew.begin("closing the source", func() { closed <- s.opt.Source.Close(ctx) })
 	drain(ctx, s.opt.Lanes)
 	select {

@@ -15,6 +15,7 @@ type Status struct {
 	Held       string // why the source as a whole is not read
 	Partitions []PartitionStatus
 	InFlight   int64 // bytes of the budget that are taken
+	Budget     int64 // bytes, as it is now
 	Stalled    time.Duration
 }
 
@@ -53,7 +54,7 @@ func (s *Stream) Status(ctx context.Context) (st Status, ok bool) {
 }
 
 func (c *controller) status(now time.Time) Status {
-	st := Status{State: "running", InFlight: c.budget.InFlight()}
+	st := Status{State: "running", InFlight: c.budget.InFlight(), Budget: c.budget.Cap}
 	for _, p := range c.parts {
 		st.Partitions = append(st.Partitions, c.partition(p))
 		if p.failed != "" {
@@ -78,7 +79,7 @@ func (c *controller) status(now time.Time) Status {
 		st.State = "stopped"
 	case !c.parked.empty():
 		st.State, st.Reason = "paused", "the byte budget is full"
-	case len(c.parts) == 0:
+	case len(c.parts) == 0 && c.opt.Source != nil:
 		st.State = "starting"
 	}
 	if _, age, open := c.points.Stalled(now); open {

@@ -14,29 +14,51 @@ import (
 	"github.com/stream-arrow/twgd/sinks"
 )
 
+// found is what one look at raw and the sink has found.
+type found struct {
+	due      []window // missing and settled, in the order of work
+	supposed []window // missing by the copies of coverage, where the sink itself has not answered yet: nobody works on these
+	whole    bool     // nothing was left out because it is not known yet
+}
+
 // find lists the windows that are missing and settled: of each partition in the order of offsets, and of all partitions in turns, so
 // that a long backlog of one does not keep another's gap waiting.
-func (a *Agent) find(ctx context.Context) (due []window, err error) {
+func (a *Agent) find(ctx context.Context) (f found, err error) {
 	assigned := a.opt.Assigned(ctx)
+	f.whole = assigned != nil && (a.opt.Whole == nil || a.opt.Whole())
 	a.forget(assigned)
+	a.hints.silent = false
 	partitions := slices.SortedFunc(maps.Keys(assigned), compare)
-	missing := make([][]checkpoint.Span, len(partitions))
-	longest := 0
+	due, supposed := make([][]checkpoint.Span, len(partitions)), make([][]checkpoint.Span, len(partitions))
 	for i, p := range partitions {
-		spans, merr := a.missing(ctx, p, assigned[p])
+		m, merr := a.missing(ctx, p, assigned[p])
 		if merr != nil {
 			err = errors.Join(err, fmt.Errorf("finding gaps of %v: %w", p, merr))
 		}
-		missing[i], longest = spans, max(longest, len(spans))
+		due[i], supposed[i] = m.due, m.supposed
+		f.whole = f.whole && !m.unknown
+	}
+	f.due, f.supposed = inTurns(partitions, due), inTurns(partitions, supposed)
+	if a.opt.Shared {
+		apartFrom(f.due, a.opt.Node, a.claimName)
+	}
+	return f, err
+}
+
+// inTurns takes the first of each, then the second of each, and so on.
+func inTurns(partitions []record.Partition, spans [][]checkpoint.Span) (out []window) {
+	longest := 0
+	for _, s := range spans {
+		longest = max(longest, len(s))
 	}
 	for n := range longest {
 		for i, p := range partitions {
-			if n < len(missing[i]) {
-				due = append(due, window{p, missing[i][n]})
+			if n < len(spans[i]) {
+				out = append(out, window{p, spans[i][n]})
 			}
 		}
 	}
-	return due, err
+	return out
 }
 
 func compare(p, q record.Partition) int {
@@ -54,22 +76,55 @@ func (a *Agent) forget(assigned map[record.Partition]pipeline.Extent) {
 	gone := func(p record.Partition) bool { _, ok := assigned[p]; return !ok }
 	maps.DeleteFunc(a.begun, func(p record.Partition, _ pending) bool { return gone(p) })
 	maps.DeleteFunc(a.aged, func(p record.Partition, _ aged) bool { return gone(p) })
+	maps.DeleteFunc(a.views, func(p record.Partition, _ *view) bool { return gone(p) })
+}
+
+// missing is what is found of one partition.
+type missing struct {
+	due, supposed []checkpoint.Span
+	unknown       bool
 }
 
 // missing lists the windows of one partition.
-func (a *Agent) missing(ctx context.Context, p record.Partition, e pipeline.Extent) ([]checkpoint.Span, error) {
+func (a *Agent) missing(ctx context.Context, p record.Partition, e pipeline.Extent) (m missing, err error) {
+	v := a.look(p, e)
 	gaps, known := a.opt.Lane.Gaps(p, checkpoint.Span{From: e.Genesis, To: e.Next})
-	if !known || len(gaps) == 0 {
+	if !known {
+		m.supposed, known, err = a.suppose(ctx, p, e, v)
+		m.unknown = !known
+		return m, err
+	}
+	m.due, err = a.settled(ctx, p, e, v, a.lessCopied(ctx, p, e, v, gaps))
+	return m, err
+}
+
+// settled lists the windows in gaps that nobody else is about to fill.
+func (a *Agent) settled(ctx context.Context, p record.Partition, e pipeline.Extent, v *view, gaps []checkpoint.Span) ([]checkpoint.Span, error) {
+	if len(gaps) == 0 {
 		return nil, nil
 	}
-	old, err := a.oldUpTo(ctx, p, e, gaps[0])
+	old, err := a.oldUpTo(ctx, p, e, v, gaps[0])
 	if err != nil {
 		return nil, err
 	}
-	if cuts := a.opt.Lane.Cuts(); cuts != nil {
-		return a.missingCells(ctx, cuts, p, e, gaps, old)
+	if a.opt.Shared {
+		if len(Settled(gaps, e.Begin, old)) == 0 {
+			return nil, nil
+		}
+		if gaps, err = a.askAgain(ctx, p, e, v, gaps); len(gaps) == 0 {
+			return nil, err
+		}
 	}
-	return Settled(Windows(gaps, a.opt.Window), e.Begin, old), nil
+	if cuts := a.opt.Lane.Cuts(); cuts != nil {
+		spans, cerr := a.missingCells(ctx, cuts, p, e, gaps, old)
+		return spans, errors.Join(err, cerr)
+	}
+	return Settled(Windows(gaps, a.opt.Window), e.Begin, old), err
+}
+
+// margin is how long after it was stored a batch may still be written by the lane that was offered it, and somewhat more.
+func (a *Agent) margin() time.Duration {
+	return a.opt.Deadline + max(a.opt.Deadline/4, 10*time.Second)
 }
 
 // aged says up to where the segments of earlier owners are known to be old, and when to look again.
@@ -78,17 +133,25 @@ type aged struct {
 	again       time.Time
 }
 
-// oldUpTo is the offset below which everything that an earlier owner stored is old enough to be recovery's. Segments are in the
-// order of time, so the search goes on from where it stood, and not before the next segment can have become old.
-func (a *Agent) oldUpTo(ctx context.Context, p record.Partition, e pipeline.Extent, first checkpoint.Span) (int64, error) {
+// oldUpTo is the offset below which everything that others stored is old enough to be recovery's.
+func (a *Agent) oldUpTo(ctx context.Context, p record.Partition, e pipeline.Extent, v *view, first checkpoint.Span) (int64, error) {
 	if a.opt.Exclusive || first.From >= e.Begin {
 		return e.Begin, nil
 	}
+	if a.opt.Shared && time.Since(v.born) >= a.margin() {
+		return min(max(v.old, a.aged[p].upTo), e.Begin), nil
+	}
+	old, err := a.searchOld(ctx, p, e, first)
+	return max(old, min(v.old, e.Begin)), err
+}
+
+// searchOld looks for it by the wall time of commits, as a process must that has not been there for long. Segments are in the order
+// of time, so the search goes on from where it stood, and not before the next segment can have become old.
+func (a *Agent) searchOld(ctx context.Context, p record.Partition, e pipeline.Extent, first checkpoint.Span) (int64, error) {
 	known := a.aged[p]
-	if known.begin == e.Begin && time.Now().Before(known.again) {
+	if (known.begin == e.Begin || a.opt.Shared) && time.Now().Before(known.again) {
 		return known.upTo, nil
 	}
-	margin := a.opt.Deadline + max(a.opt.Deadline/4, 10*time.Second)
 	now := time.Now()
 	next := now // when the segment in front of which the search stopped becomes old
 	lo, hi := max(known.upTo, first.From), e.Begin
@@ -98,11 +161,14 @@ func (a *Agent) oldUpTo(ctx context.Context, p record.Partition, e pipeline.Exte
 		if err != nil {
 			return 0, err
 		}
-		if stored && !at.Add(margin).After(now) {
+		if stored && !at.Add(a.margin()).After(now) {
 			lo = mid + 1
 			continue
 		}
-		hi, next = mid, at.Add(margin)
+		hi, next = mid, at.Add(a.margin())
+	}
+	if a.opt.Shared && next.Before(now.Add(turn)) { // others go on writing there
+		next = now.Add(turn)
 	}
 	a.aged[p] = aged{lo, e.Begin, next}
 	return lo, nil
@@ -118,6 +184,7 @@ func (a *Agent) missingCells(ctx context.Context, cuts sinks.Cuts, p record.Part
 		return nil, err
 	}
 	have, _ := a.opt.Lane.Coverage(p)
+	have.Union(a.copied(ctx, p, a.views[p]))
 	for _, s := range a.opt.Lane.Holding(p) {
 		have.Add(s)
 	}

@@ -45,7 +45,7 @@ func (a *Agent) Force(ctx context.Context, p record.Partition, s checkpoint.Span
 // insist is fill for a window that somebody may be working on now: it waits until he has ended, and does it again.
 func (a *Agent) insist(ctx context.Context, w window) error {
 	for {
-		ok, err := a.fill(ctx, w)
+		ok, err := a.fill(ctx, w, true)
 		if ok || err != nil {
 			return err
 		}

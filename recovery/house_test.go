@@ -2,18 +2,20 @@ package recovery_test
 
 import (
 	"context"
-	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/internal/faultbucket"
 	"github.com/stream-arrow/twgd/internal/pipetest"
 	"github.com/stream-arrow/twgd/pipeline"
+	"github.com/stream-arrow/twgd/pipeline/coverage"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/recovery"
 	"github.com/stream-arrow/twgd/sinks"
@@ -37,9 +39,13 @@ type process struct {
 	lane   *pipeline.Lane
 	stream *pipeline.Stream
 	agent  *recovery.Agent
+	survey *recovery.Survey // nil where nothing is shared
+	claims *client
+	reg    *prometheus.Registry
 	trail  trail
 	stop   context.CancelFunc
 	ended  chan error
+	parts  int // that say so when they end
 }
 
 type trail struct {
@@ -71,18 +77,23 @@ type site struct {
 	bucket *faultbucket.Bucket
 	table  *pipetest.Table
 	src    *pipetest.Script
+	leases *leases
 }
 
 // options of one process.
 type options struct {
 	lane  pipeline.LaneOptions
 	agent recovery.Options
+
+	node   string // shares the site's leases under this name; empty: a process of its own
+	reader bool   // reads no source
+	watch  bool   // looks, and fills nothing
 }
 
 func onSite(t *testing.T, files bool, f func(*site)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &site{T: t, bucket: faultbucket.New(), table: pipetest.NewTable(files), src: pipetest.NewScript()}
+		s := &site{T: t, bucket: faultbucket.New(), table: pipetest.NewTable(files), src: pipetest.NewScript(), leases: newLeases(10 * time.Second)}
 		f(s)
 		synctest.Wait()
 		if live, _, err := s.src.Heap.Live(); live != 0 || err != nil {
@@ -106,7 +117,7 @@ func (s *site) start(opt options) *process {
 	if err != nil {
 		s.Fatal(err)
 	}
-	p := &process{raw: pipetest.Watch(store), ended: make(chan error, 2)}
+	p := &process{raw: pipetest.Watch(store), ended: make(chan error, 8)}
 	lo := opt.lane
 	lo.Stream, lo.Name, lo.Sink, lo.Report = "s", "t", s.table, p.trail.report
 	if s.table.Files {
@@ -121,30 +132,95 @@ func (s *site) start(opt options) *process {
 	if lo.Queue == 0 {
 		lo.Queue = 1 << 20
 	}
+	copies := coverage.NewPublisher(coverage.Options{Bucket: s.bucket, Stream: "s", Node: "n~" + opt.node})
+	if opt.node != "" {
+		lo.Covered = func(p record.Partition, set checkpoint.SpanSet) { copies.Covered("t", p, set) }
+	}
 	p.lane = pipeline.NewLane(lo)
-	p.stream = pipeline.New(pipeline.Options{Stream: "s", Source: s.src, Raw: p.raw, Lanes: []*pipeline.Lane{p.lane}, Budget: 1 << 20,
-		Flush: pipeline.Flush{Records: 1000, Age: 100 * time.Millisecond}})
+	po := pipeline.Options{Stream: "s", Source: s.src, Raw: p.raw, Lanes: []*pipeline.Lane{p.lane}, Budget: 1 << 20,
+		Flush: pipeline.Flush{Records: 1000, Age: 100 * time.Millisecond}}
+	if opt.reader {
+		po.Source = nil
+	}
+	p.stream, p.reg = pipeline.New(po), prometheus.NewRegistry()
 	ao := opt.agent
 	ao.Stream, ao.Lane, ao.Sink, ao.Raw, ao.Assigned = "s", p.lane, s.table, p.raw, p.stream.Assigned
-	ao.Claims, ao.Deadline = new(recovery.Local), lo.Deadline
+	ao.Claims, ao.Deadline, ao.Metrics = new(recovery.Local), lo.Deadline, recovery.NewMetrics(p.reg)
 	if ao.Window == 0 {
 		ao.Window = 50
 	}
-	p.agent = recovery.New(ao)
 	ctx, cancel := context.WithCancel(s.Context())
 	p.stop = cancel
-	go func() { p.ended <- p.stream.Run(ctx) }()
-	go func() { p.ended <- p.agent.Run(ctx) }()
+	run := func(f func(context.Context) error) {
+		p.parts++
+		go func() { p.ended <- f(ctx) }()
+	}
+	if opt.node != "" {
+		p.share(s, opt, &ao, store)
+		run(p.survey.Run)
+		run(copies.Run)
+	}
+	p.agent = recovery.New(ao)
+	run(p.stream.Run)
+	if opt.watch {
+		run(p.agent.Watch)
+	} else {
+		run(p.agent.Run)
+	}
 	synctest.Wait()
 	return p
+}
+
+// share makes a process one of several.
+func (p *process) share(s *site, opt options, ao *recovery.Options, store *raw.Store) {
+	p.survey = recovery.NewSurvey(recovery.SurveyOptions{Raw: store, Assigned: p.stream.Assigned, Adopt: p.lane.Adopt})
+	p.claims = &client{of: s.leases, node: opt.node}
+	ao.Node, ao.Claims, ao.Shared, ao.Assigned, ao.Whole, ao.Weigh = opt.node, p.claims, true, p.survey.Extents, p.survey.Whole, store.Weigh
+	ao.Copies = func(ctx context.Context) (coverage.Set, error) { return coverage.Merged(ctx, s.bucket, "s", "t") }
+}
+
+// speak lets the process speak for the stream until the function returned is called.
+func (s *site) speak(p *process) (resign func()) {
+	ctx, cancel := context.WithCancel(s.Context())
+	var speaking sync.WaitGroup
+	speaking.Go(func() { p.agent.Speak(ctx) })
+	speaking.Go(func() { _ = coverage.Merger{Bucket: s.bucket, Stream: "s", Sinks: []string{"t"}}.Run(ctx) })
+	synctest.Wait()
+	return func() {
+		cancel()
+		speaking.Wait()
+	}
+}
+
+// metrics are what a process shows of recovery: windows, records, bytes, oldest_seconds, and windows_total by reason.
+func (p *process) metrics() map[string]float64 {
+	families, err := p.reg.Gather()
+	if err != nil {
+		panic(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := strings.TrimPrefix(f.GetName(), "twg_recovery_backlog_")
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "reason" {
+					name = l.GetValue()
+				}
+			}
+			out[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return out
 }
 
 // end stops a process.
 func (s *site) end(p *process) {
 	s.Helper()
 	p.stop()
-	if err := errors.Join(<-p.ended, <-p.ended); err != nil {
-		s.Error(err)
+	for range p.parts {
+		if err := <-p.ended; err != nil {
+			s.Error(err)
+		}
 	}
 	if n := p.lane.Status().QueueBytes; n != 0 {
 		s.Errorf("the lane still counts %d bytes", n)

@@ -3,6 +3,8 @@
 package recovery
 
 import (
+	"time"
+
 	"github.com/stream-arrow/twgd/checkpoint"
 )
 
@@ -47,4 +49,32 @@ func WholeSettled(windows []checkpoint.Span, begin, old int64) []checkpoint.Span
 		}
 	}
 	return out
+}
+
+// sightings tell what raw has held for long from when this process saw where a chain ends: what lay below that was written before. They
+// need no clock but the monotonic one of this process, and no read.
+type sightings struct {
+	seen []sighting // ascending in both
+	old  int64      // what fell out of seen as old enough
+}
+
+type sighting struct {
+	at   time.Time
+	next int64
+}
+
+// see notes that raw ends at next, and returns the offset below which everything has been there for margin. Of a margin eight
+// sightings are kept: it is exact to an eighth.
+func (s *sightings) see(next int64, now time.Time, margin time.Duration) int64 {
+	for len(s.seen) > 0 && !now.Before(s.seen[0].at.Add(margin)) {
+		s.old = max(s.old, s.seen[0].next)
+		s.seen = s.seen[1:]
+	}
+	n := len(s.seen)
+	if n == 0 || s.seen[n-1].next < next && now.Sub(s.seen[n-1].at) >= margin/8 {
+		if n > 0 || next > s.old {
+			s.seen = append(s.seen, sighting{now, next})
+		}
+	}
+	return s.old
 }

@@ -11,50 +11,62 @@ import (
 
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/pipeline"
+	"github.com/stream-arrow/twgd/pipeline/coverage"
 	"github.com/stream-arrow/twgd/pipeline/flow"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sinks"
 )
 
-// Claims keeps two agents from the same window. Where it fails both write, and record ids, cuts and coverage make it harmless.
-type Claims interface {
-	// Claim returns false when somebody else has the window now. release is called when the work has ended.
-	Claim(ctx context.Context, name string) (release func(), ok bool, err error)
-}
-
 // Options of an agent: one sink of one stream.
 type Options struct {
-	Stream    string
-	Lane      *pipeline.Lane
-	Sink      sinks.Sink
-	Raw       sinks.Raw
-	Assigned  func(context.Context) map[record.Partition]pipeline.Extent
+	Stream string
+	Node   string // this process among those that share the work: <node>~<instance>
+	Lane   *pipeline.Lane
+	Sink   sinks.Sink
+	Raw    sinks.Raw
+
+	// Assigned lists the partitions to recover; nil while nobody knows. Of one whose Begin is its Next this process has written nothing.
+	Assigned func(context.Context) map[record.Partition]pipeline.Extent
+
+	// Whole, if not nil, reports whether Assigned has all partitions by now. Before, the backlog is not shown: it would be too small.
+	Whole func() bool
+
 	Claims    Claims
+	Shared    bool          // Claims are those of several processes, of which each may recover any partition
 	Window    int64         // offsets a window, for sinks without cuts
 	Deadline  time.Duration // the lane's
 	Exclusive bool          // raw has one process only: an earlier owner is dead for certain
 	Every     time.Duration // how often gaps are looked for; 0 means 1 s
-	Metrics   *Metrics
-	Log       *slog.Logger
+
+	// Copies, if not nil, are the copies of the sink's coverage, of all processes. They lag and never lead.
+	Copies func(context.Context) (coverage.Set, error)
+
+	// Weigh, if not nil, estimates the compressed bytes of a span in raw.
+	Weigh func(context.Context, record.Partition, checkpoint.Span) (int64, error)
+
+	Metrics *Metrics
+	Log     *slog.Logger
 }
 
 // Agent recovers one sink of one stream. It works on one window at a time, so that catching up does not crowd out the intake.
+//
+// Where claims are shared, every agent looks at all partitions, and what it knows of a sink is never all: others write there too. So
+// it asks the sink again before it believes in a gap, though not often, and once more when it has claimed a window. What copies of coverage say
+// spares it questions; it never takes the place of an answer.
 type Agent struct {
 	opt   Options
 	begun map[record.Partition]pending // holes that are not pinned yet
 	aged  map[record.Partition]aged
+	views map[record.Partition]*view
 	ages  map[window]time.Time // when the first windows were written
+	means map[record.Partition]mean
+	held  map[string]time.Time // claims of others, and until when they are not asked for again
+	hints hints
 
-	mu      sync.Mutex
-	backlog Backlog
-}
-
-// Backlog is what is left to do.
-type Backlog struct {
-	Windows, Records int64
-	Oldest           time.Duration // age of the oldest segment that is missing
-	Working          string        // the window under way
-	LastError        string
+	mu       sync.Mutex
+	backlog  Backlog
+	found    bool // backlog has been looked for
+	speaking bool // the metrics show backlog
 }
 
 // New prepares an agent.
@@ -68,36 +80,50 @@ func New(opt Options) *Agent {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Agent{opt: opt, begun: map[record.Partition]pending{}, aged: map[record.Partition]aged{}, ages: map[window]time.Time{}}
+	return &Agent{opt: opt, begun: map[record.Partition]pending{}, aged: map[record.Partition]aged{}, views: map[record.Partition]*view{},
+		ages: map[window]time.Time{}, means: map[record.Partition]mean{}, held: map[string]time.Time{}}
 }
 
 const (
 	turn     = 10 * time.Second // after which gaps are looked for anew, though windows are left
 	patience = 15 * time.Minute // for one window
 	parting  = 5 * time.Second  // for a destination to notice that the context has ended
+	telling  = 3 * time.Second  // for giving a claim back
 )
 
 // Run looks for gaps and fills them until ctx ends. Where a destination ignores that it returns an error that says what hangs.
-func (a *Agent) Run(ctx context.Context) error {
-	done := make(chan struct{})
+// Neither Run nor Watch may be called while one of them runs.
+func (a *Agent) Run(ctx context.Context) error { return a.run(ctx, true) }
+
+// Watch looks for gaps until ctx ends, and leaves them alone: the backlog is known without anybody who works on it.
+func (a *Agent) Watch(ctx context.Context) error {
+	err := a.run(ctx, false)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.found = false // nobody looks any more
+	return err
+}
+
+func (a *Agent) run(ctx context.Context, work bool) error {
+	ended := make(chan struct{})
 	go func() {
-		defer close(done)
-		a.loop(ctx)
+		defer close(ended)
+		a.loop(ctx, work)
 	}()
 	<-ctx.Done()
 	select {
-	case <-done:
+	case <-ended:
 		return nil
 	case <-time.After(parting):
 		return fmt.Errorf("recovery of sink %s: %w: %s", a.opt.Lane.Name(), pipeline.ErrHanging, a.Backlog().Working)
 	}
 }
 
-func (a *Agent) loop(ctx context.Context) {
+func (a *Agent) loop(ctx context.Context, work bool) {
 	wait := flow.Backoff{Base: a.opt.Every, Max: 30 * time.Second}
 	for ctx.Err() == nil {
 		pause := a.opt.Every
-		switch more, err := a.round(ctx); {
+		switch more, err := a.round(ctx, work); {
 		case err != nil && ctx.Err() == nil:
 			pause = wait.Next(rand.Float64())
 			a.failed(err)
@@ -129,39 +155,37 @@ func (a *Agent) failed(err error) {
 	}
 }
 
-// window is a span of one partition.
-type window struct {
-	p record.Partition
-	s checkpoint.Span
-}
-
-func (w window) name(stream, sink string) string {
-	return fmt.Sprintf("%s/%s/%v/%d-%d", stream, sink, w.p, w.s.From, w.s.To)
-}
-
-// round finds what is missing now and fills it. What is wrong with one partition, a damaged segment say, does not keep the others
-// waiting; what is wrong with the destination ends the round. more says that windows are left.
-func (a *Agent) round(ctx context.Context) (more bool, err error) {
-	due, err := a.find(ctx)
-	a.show(ctx, due)
-	if len(due) == 0 {
-		if err == nil {
-			a.opt.Lane.Complete()
-		}
-		return false, err
+// round finds what is missing now and fills it, where that is asked for. What is wrong with one partition, a damaged segment say, does
+// not keep the others waiting; what is wrong with the destination ends the round. more says that windows are left.
+func (a *Agent) round(ctx context.Context, work bool) (more bool, err error) {
+	f, err := a.find(ctx)
+	if f.whole {
+		a.show(ctx, f)
 	}
+	switch {
+	case !work || err != nil && destination(err):
+		return false, err
+	case len(f.due) == 0 && len(f.supposed) == 0 && err == nil:
+		a.opt.Lane.Complete()
+		return false, nil
+	}
+	more, ferr := a.fillAll(ctx, f.due)
+	return more, errors.Join(err, ferr)
+}
+
+func (a *Agent) fillAll(ctx context.Context, due []window) (more bool, err error) {
 	begun, bad := time.Now(), map[record.Partition]bool{}
 	for _, w := range due {
 		if time.Since(begun) > turn {
 			return true, err
 		}
-		if bad[w.p] {
+		if bad[w.p] || a.isHeld(w) {
 			continue
 		}
-		ok, ferr := a.fill(ctx, w)
+		ok, ferr := a.fill(ctx, w, false)
 		if ferr != nil {
 			err = errors.Join(err, fmt.Errorf("window %v of %v: %w", w.s, w.p, ferr))
-			if destination(ferr) || ctx.Err() != nil {
+			if destination(ferr) || errors.Is(ferr, errClaims) || ctx.Err() != nil {
 				return false, err
 			}
 			bad[w.p] = true
@@ -178,85 +202,4 @@ func (a *Agent) round(ctx context.Context) (more bool, err error) {
 func destination(err error) bool {
 	var fault *sinks.Error
 	return errors.As(err, &fault) && fault.Kind != sinks.Fenced
-}
-
-// fill claims one window and carries it. It returns false where somebody else has the window.
-func (a *Agent) fill(ctx context.Context, w window) (bool, error) {
-	release, ok, err := a.opt.Claims.Claim(ctx, w.name(a.opt.Stream, a.opt.Lane.Name()))
-	if err != nil || !ok {
-		return false, err
-	}
-	defer release()
-	a.working(fmt.Sprintf("%v %v", w.p, w.s))
-	defer a.working("")
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err = a.opt.Lane.Carry(ctx, w.p, w.s, a.opt.Raw.Read)
-	a.opt.Metrics.window(a.opt.Stream, a.opt.Lane.Name(), err)
-	if err == nil {
-		a.opt.Lane.Recovered()
-	}
-	return err == nil, err
-}
-
-func (a *Agent) working(on string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.backlog.Working = on
-}
-
-// show publishes the backlog as it was found.
-func (a *Agent) show(ctx context.Context, due []window) {
-	b := Backlog{Windows: int64(len(due)), Oldest: a.oldest(ctx, due)}
-	for _, w := range due {
-		b.Records += w.s.Len()
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	b.Working, b.LastError = a.backlog.Working, a.backlog.LastError
-	a.backlog = b
-	a.opt.Metrics.backlog(a.opt.Stream, a.opt.Lane.Name(), b)
-}
-
-// filled takes one window off the backlog. The age stays until gaps are looked for again.
-func (a *Agent) filled(w window) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.backlog.Windows--
-	a.backlog.Records -= w.s.Len()
-	a.opt.Metrics.backlog(a.opt.Stream, a.opt.Lane.Name(), a.backlog)
-}
-
-// lookups bounds the segments that are read at once only to show an age.
-const lookups = 8
-
-// oldest is the age of the oldest window, as far as it is known: of each partition the first one counts, and its segment is read once.
-func (a *Agent) oldest(ctx context.Context, due []window) (age time.Duration) {
-	seen, ages, asked := map[record.Partition]bool{}, map[window]time.Time{}, 0
-	for _, w := range due {
-		if seen[w.p] {
-			continue
-		}
-		seen[w.p] = true
-		at, known := a.ages[w]
-		if !known && asked < lookups {
-			asked++
-			var err error
-			at, known, err = a.opt.Raw.Written(ctx, w.p, w.s.From)
-			known = known && err == nil
-		}
-		if known {
-			ages[w] = at
-			age = max(age, time.Since(at))
-		}
-	}
-	a.ages = ages
-	return age
-}
-
-// Backlog is what was left when the agent looked last.
-func (a *Agent) Backlog() Backlog {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.backlog
 }

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/internal/faultbucket"
 	"github.com/stream-arrow/twgd/internal/pipetest"
 	"github.com/stream-arrow/twgd/pipeline"
+	"github.com/stream-arrow/twgd/pipeline/coverage"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/recovery"
 	"github.com/stream-arrow/twgd/sinks"
@@ -25,14 +28,23 @@ var seed = flag.Uint64("seed", 0, "tells the story of this seed only")
 // commits to raw that fail, take their time, lose their reply or land late, sinks that fail, hang and lose replies, restarts in
 // peace and by a crash. Whatever happened, in the end raw holds every offset once, each sink every record once, coverage is raw, and
 // nothing is held. A failure prints its seed: go test ./recovery -run Story -seed N.
+//
+// A story has one agent a sink, or, with claims that are shared, two or three processes more that only recover: these are killed, lose
+// their claims and are paused for longer than a claim lasts.
 func TestStory(t *testing.T) {
+	for _, fleet := range []int{0, 1, 2} {
+		t.Run(fmt.Sprintf("agents %d", fleet+1), func(t *testing.T) { tell(t, fleet) })
+	}
+}
+
+func tell(t *testing.T, fleet int) {
 	seeds := []uint64{1, uint64(time.Now().UnixNano())}
 	if *seed != 0 {
 		seeds = []uint64{*seed}
 	}
 	for _, seed := range seeds {
 		t.Logf("seed %d", seed)
-		synctest.Test(t, func(t *testing.T) { newStory(t, seed).tell() })
+		synctest.Test(t, func(t *testing.T) { newStory(t, seed, fleet).tell() })
 		if t.Failed() {
 			t.Fatalf("the story of seed %d ends badly", seed)
 		}
@@ -48,16 +60,20 @@ type story struct {
 	topics []record.Partition
 	tables [2]*pipetest.Table
 	trail  trail
-	calm   bool // no more faults
+	calm   bool   // no more faults
+	fleet  *fleet // nil where one process does all
 }
 
-func newStory(t *testing.T, seed uint64) *story {
+func newStory(t *testing.T, seed uint64, readers int) *story {
 	third := record.Partition{Cluster: "c", Topic: "orders", Number: 1}
 	s := &story{T: t, dice: pipetest.NewDice(seed), heap: new(pipetest.Heap), bucket: faultbucket.New(), topics: []record.Partition{orders, bills, third}}
 	s.broker = pipetest.NewBroker(s.topics...)
 	for i := range s.tables {
 		s.tables[i] = pipetest.NewTable(i == 1)
 		s.tables[i].Reject = rejected
+	}
+	if readers > 0 {
+		s.fleet = &fleet{leases: newLeases(8 * time.Second), size: readers}
 	}
 	return s
 }
@@ -76,8 +92,21 @@ func (s *story) tell() {
 	for _, t := range s.tables {
 		t.Fault(nil)
 	}
+	if s.fleet != nil { // what hangs would hang for as long as a window may take
+		for len(s.fleet.members) > 0 {
+			s.dismiss(0, false)
+		}
+	}
 	s.chapter(5*time.Minute, false)
 	s.verify()
+	if s.fleet != nil {
+		for len(s.fleet.members) > 0 {
+			s.dismiss(0, false)
+		}
+		if never, live := s.fleet.leases.never, s.fleet.leases.live(); len(never) > 0 || len(live) > 0 {
+			s.Errorf("%v, leases are left: %v", never, live)
+		}
+	}
 }
 
 // chapter is the life of one process.
@@ -100,33 +129,57 @@ func (s *story) chapter(length time.Duration, crash bool) {
 	if crash {
 		opt.Grace = time.Millisecond
 	}
+	copies := coverage.NewPublisher(coverage.Options{Bucket: s.bucket, Stream: "s", Node: "writer"})
 	var lanes []*pipeline.Lane
 	for _, table := range s.tables {
-		lanes = append(lanes, s.lane(table))
+		lanes = append(lanes, s.lane(table, copies))
 	}
 	opt.Lanes = lanes
 	stream := pipeline.New(opt)
 	ctx, cancel := context.WithCancel(s.Context())
-	ended := make(chan error, 3)
-	go func() { ended <- stream.Run(ctx) }()
+	ended, begun := make(chan error, 8), 0
+	run := func(f func(context.Context) error) {
+		begun++
+		go func() { ended <- f(ctx) }()
+	}
+	run(stream.Run)
+	c := &client{}
+	if s.fleet != nil {
+		s.muster()
+		c = s.fleet.client()
+		run(copies.Run)
+		run(coverage.Merger{Bucket: s.bucket, Stream: "s", Sinks: []string{"table", "files"}}.Run)
+	}
 	for i, l := range lanes {
-		agent := recovery.New(recovery.Options{Stream: "s", Lane: l, Sink: s.tables[i], Raw: gate, Assigned: stream.Assigned, Claims: new(recovery.Local),
-			Window: 100, Deadline: 20 * time.Second, Exclusive: s.calm || s.dice.Percent(30)})
-		go func() { ended <- agent.Run(ctx) }()
+		o := recovery.Options{Stream: "s", Lane: l, Sink: s.tables[i], Raw: gate, Assigned: stream.Assigned, Claims: new(recovery.Local),
+			Window: 100, Deadline: 20 * time.Second, Exclusive: s.calm || s.dice.Percent(30)}
+		if s.fleet != nil {
+			var survey *recovery.Survey
+			o, survey = s.sharing(o, c, store, stream, lanes)
+			run(survey.Run)
+		}
+		run(recovery.New(o).Run)
 	}
 	if !s.calm {
 		s.spoil(gate, member)
 	}
 	for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(s.dice.Between(100*time.Millisecond, 2*time.Second)) {
-		if !s.calm {
-			s.turn(member)
+		if s.calm {
+			continue
+		}
+		s.turn(member)
+		if s.fleet != nil {
+			s.drill()
 		}
 	}
 	if s.calm {
 		s.covered(lanes)
 	}
+	if crash && s.fleet != nil {
+		c.kill()
+	}
 	cancel()
-	for range cap(ended) {
+	for range begun {
 		if err := <-ended; err != nil && !(errors.Is(err, pipeline.ErrUnfinished) && !s.calm) && !(crash && errors.Is(err, pipeline.ErrHanging)) {
 			s.Errorf("a chapter ends with %v", err)
 		}
@@ -135,7 +188,7 @@ func (s *story) chapter(length time.Duration, crash bool) {
 	s.left(stream, gate, lanes)
 }
 
-func (s *story) lane(table *pipetest.Table) *pipeline.Lane {
+func (s *story) lane(table *pipetest.Table, copies *coverage.Publisher) *pipeline.Lane {
 	opt := pipeline.LaneOptions{Stream: "s", Name: "table", Sink: table, Roll: pipeline.Roll{Rows: 300, Age: 3 * time.Second}, Deadline: 20 * time.Second,
 		Queue: 80_000, MaxRecord: 1000, Report: func(ctx context.Context, r []sinks.Reject) error {
 			if !s.calm && s.dice.Percent(20) {
@@ -147,6 +200,9 @@ func (s *story) lane(table *pipetest.Table) *pipeline.Lane {
 		opt.Name = "files"
 		opt.Cuts = cuts.New(cuts.Options{Bucket: s.bucket, Stream: "s", Sink: "files", Cell: 100,
 			Genesis: func(context.Context, record.Partition) (int64, error) { return 0, nil }})
+	}
+	if s.fleet != nil {
+		opt.Covered = func(p record.Partition, set checkpoint.SpanSet) { copies.Covered(opt.Name, p, set) }
 	}
 	return pipeline.NewLane(opt)
 }
@@ -240,18 +296,25 @@ func (s *story) left(stream *pipeline.Stream, gate *pipetest.Raw, lanes []*pipel
 	if live, made, err := s.heap.Live(); live != 0 || err != nil {
 		s.Errorf("%d of %d batches are not released, %v", live, made, err)
 	}
+	s.leftOf(stream, gate, lanes)
+	for i := range lanes {
+		if wrong, loads, _ := s.tables[i].Wrong(); len(wrong) > 0 || loads != 0 && s.fleet == nil {
+			s.Errorf("sink %d was misused: %v, %d loads are not discarded", i, wrong, loads)
+		}
+	}
+}
+
+// leftOf checks what must hold when one process of several has ended.
+func (s *story) leftOf(stream *pipeline.Stream, gate *pipetest.Raw, lanes []*pipeline.Lane) {
 	if wrong := gate.Wrong(); len(wrong) > 0 {
 		s.Errorf("raw was misused: %v", wrong)
 	}
 	if st, _ := stream.Status(context.Background()); st.InFlight != 0 {
 		s.Errorf("%d bytes of the budget were not given back", st.InFlight)
 	}
-	for i, l := range lanes {
+	for _, l := range lanes {
 		if st := l.Status(); st.QueueBytes != 0 {
 			s.Errorf("lane %s still counts %d bytes", st.Name, st.QueueBytes)
-		}
-		if wrong, loads, _ := s.tables[i].Wrong(); len(wrong) > 0 || loads != 0 {
-			s.Errorf("sink %d was misused: %v, %d loads are not discarded", i, wrong, loads)
 		}
 	}
 }

@@ -57,11 +57,13 @@ func (v *StartView) letGo() (Move, bool) {
 	return no()
 }
 
-// goLast: all others were let go, and a leader of nobody stops.
+// goLast: all others were let go, and a leader of nobody stops. It may lose its leadership as they go: with them its quorum has gone. Only
+// where another leads by now is it a node like any other.
 func (v *StartView) goLast() (Move, bool) {
 	d := v.Departure
+	another := !v.Leading && v.Leader != nil && v.Leader.ID != v.Me
 	switch {
-	case d.Intent == Stays || !v.Leading || !d.Last:
+	case d.Intent == Stays || !d.Last || another:
 		return no()
 	case len(d.Remaining) > 0 && d.Waited < LastGrace:
 		return Move{Kind: Hold, Text: "waiting for " + strings.Join(d.Remaining, ", ") + " to go first"}, true

@@ -81,7 +81,7 @@ type Departure struct {
 	Nonce     uint64
 	Left      time.Duration // of the grace period; counts for Terminating, nobody waits for a leave with a watch in hand
 	Forced    bool          // a second signal
-	Last      bool          // I lead, and Decide has said Stop
+	Last      bool          // I led, and Decide said Stop
 	Waited    time.Duration // since then
 	Remaining []string      // names that I granted and that are still heard
 }

@@ -50,6 +50,12 @@ type Sink interface {
 	Close() error
 }
 
+// Spot is a Sink with cuts that can say of one file, at the price of one request, whether it is there. Where partitions have many files
+// that is much cheaper than Coverage.
+type Spot interface {
+	Holds(ctx context.Context, p record.Partition, s checkpoint.Span) (bool, error)
+}
+
 // Load gathers rows until it is committed whole or discarded. It is used by one goroutine at a time.
 type Load interface {
 	// Add takes over the rows of b, which it does not keep a reference to. In a sink with cuts b must follow what was added

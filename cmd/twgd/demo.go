@@ -73,7 +73,7 @@ func (d *demo) run(cmd *cobra.Command) (err error) {
 	if err := d.configure(); err != nil {
 		return err
 	}
-	if d.node, err = newNode(d.cfg, slog.New(slog.NewTextHandler(log, nil))); err != nil {
+	if d.node, err = newNode(d.cfg, slog.New(slog.NewTextHandler(log, nil)), joining{}); err != nil {
 		return err
 	}
 	return d.work(cmd)

@@ -75,6 +75,9 @@ func (n *node) ready() (reasons []string) {
 		asking.Go(func() { why[i] = s.notReady() })
 	}
 	asking.Wait()
+	if n.part != nil {
+		reasons = n.part.node.Ready()
+	}
 	for i, r := range why {
 		if r != "" {
 			reasons = append(reasons, n.streams[i].cfg.Name+": "+r)

@@ -90,7 +90,7 @@ func (l *lab) start(file string) (stop func()) {
 	l.Helper()
 	cfg, err := loadConfig(file)
 	l.must(err)
-	n, err := newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)))
+	n, err := newNode(cfg, slog.New(slog.NewTextHandler(l.Output(), nil)), joining{})
 	l.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -113,7 +113,13 @@ func (l *lab) start(file string) (stop func()) {
 // until waits for something that comes by itself.
 func (l *lab) until(what string, f func() bool) {
 	l.Helper()
-	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+	l.within(20*time.Second, what, f)
+}
+
+// within is until for what takes its time.
+func (l *lab) within(bound time.Duration, what string, f func() bool) {
+	l.Helper()
+	for end := time.Now().Add(bound); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			l.Fatalf("waited in vain until %s; status: %+v", what, l.status())
 		}

@@ -125,7 +125,7 @@ func root() *cobra.Command {
 		}
 		return nil
 	}
-	cmd.AddCommand(runCommand(), statusCommand(), validateCommand(), configCommand(), auditCommand(), rawCommand(), recoverCommand(),
+	cmd.AddCommand(runCommand(), joinCommand(), stopCommand(), leaveCommand(), statusCommand(), membersCommand(), tuneCommand(), backupCommand(), restoreCommand(), validateCommand(), configCommand(), auditCommand(), rawCommand(), recoverCommand(),
 		quarantineCommand(), demoCommand(), versionCommand())
 	return cmd
 }

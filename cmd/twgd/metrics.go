@@ -25,7 +25,6 @@ var (
 	descBuffered = describe("source_buffered_bytes", "Memory of what the source has read ahead and the budget has not counted yet.")
 	descBudget   = describe("flow_budget_bytes", "Bytes of the budget that are taken.")
 	descQueue    = describe("lane_queue_bytes", "Bytes that a lane holds, open loads included.", "sink")
-	descBacklog  = describe("recovery_backlog_bytes", "Compressed bytes in raw that a sink misses: its backlog in records times the mean of what this process has stored.", "sink")
 	descRejected = describe("quarantine_records_total", "Records that a sink refused for good, since the stream's first start.", "sink", "reason")
 	descShed     = describe("quarantine_shed_total", "Rejected records that the quarantine does not show, for want of room or of its store.", "sink", "reason")
 	descDrops    = describe("drops_total", "Offsets that a sink leaves out for another reason than a reject, since the stream's first start.", "sink", "reason")
@@ -33,7 +32,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLag, descLagTime, descHeld, descBuffered, descBudget, descQueue, descBacklog, descRejected, descShed, descDrops} {
+	for _, d := range []*prometheus.Desc{descLag, descLagTime, descHeld, descBuffered, descBudget, descQueue, descRejected, descShed, descDrops} {
 		to <- d
 	}
 }
@@ -55,7 +54,9 @@ func (g *gauges) collect(s *stream, r *rooms, to chan<- prometheus.Metric) {
 	}
 	st := s.ask(r)
 	_, _, held, _ := s.look()
-	send(descBuffered, prometheus.GaugeValue, float64(r.source.Buffered()))
+	if r.source != nil {
+		send(descBuffered, prometheus.GaugeValue, float64(r.source.Buffered()))
+	}
 	send(descBudget, prometheus.GaugeValue, float64(st.InFlight))
 	send(descHeld, prometheus.GaugeValue, one01(st.Held != "" || held != ""), "", "")
 	for _, p := range st.Partitions {
@@ -68,12 +69,8 @@ func (g *gauges) collect(s *stream, r *rooms, to chan<- prometheus.Metric) {
 		send(descLag, prometheus.GaugeValue, float64(max(0, p.End-p.RawNext)), labels...)
 		send(descLagTime, prometheus.GaugeValue, since.Seconds(), labels...)
 	}
-	for i, l := range r.lanes {
+	for _, l := range r.lanes {
 		send(descQueue, prometheus.GaugeValue, float64(l.Status().QueueBytes), l.Name())
-		missing := r.agents[i].Backlog().Records
-		if mean, known := g.node.pipes.MeanStored(s.cfg.Name); known || missing == 0 {
-			send(descBacklog, prometheus.GaugeValue, float64(missing)*mean, l.Name())
-		}
 	}
 	collectRejects(r.rejects, send)
 }

@@ -37,12 +37,18 @@ type node struct {
 	pipes    *pipeline.Metrics
 	recover  *recovery.Metrics
 	server   *admin.Server
+	part     *part // in the cluster; nil at size 0
 	streams  []*stream
+	duties   duties
+	share    share
+	ended    context.Context // ends when the node is to end by itself
+	end      context.CancelFunc
 }
 
 // newNode takes the data directory and listens. Nothing else is touched yet, so that /live answers at once.
-func newNode(cfg *config.Config, log *slog.Logger) (_ *node, err error) {
-	n := &node{cfg: cfg, log: log, started: time.Now(), registry: prometheus.NewRegistry()}
+func newNode(cfg *config.Config, log *slog.Logger, how joining) (_ *node, err error) {
+	n := &node{cfg: cfg, log: log, started: time.Now(), registry: prometheus.NewRegistry(), duties: allDuties()}
+	n.ended, n.end = context.WithCancel(context.Background())
 	if err := os.MkdirAll(cfg.Node.DataDir, 0o755); err != nil {
 		return nil, fmt.Errorf("the data directory: %w; node.data_dir names another", err)
 	}
@@ -59,6 +65,13 @@ func newNode(cfg *config.Config, log *slog.Logger) (_ *node, err error) {
 		n.pipes.Begin(cfg.Streams[i].Name, sinkNames(&cfg.Streams[i])...)
 	}
 	n.registry.MustRegister(&gauges{node: n})
+	if n.part, err = openPart(n, how); err != nil {
+		return nil, errors.Join(err, n.lock.Unlock())
+	}
+	if n.part != nil {
+		n.duties = n.part.duties()
+		n.part.node.Subscribe(func(_ bool, budget float64) { n.setShare(budget) })
+	}
 	n.server, err = admin.Listen(admin.Options{
 		Address: string(cfg.Node.HTTP), DataDir: cfg.Node.DataDir, Live: n.live, Ready: n.ready, Status: func() any { return n.status() },
 		Metrics: promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{}), Commands: n.commands(), Grace: 2 * time.Second, Log: log,
@@ -67,7 +80,7 @@ func newNode(cfg *config.Config, log *slog.Logger) (_ *node, err error) {
 		err = fmt.Errorf("%w; set node.http to another address", err)
 	}
 	if err != nil {
-		return nil, errors.Join(err, n.lock.Unlock())
+		return nil, errors.Join(err, n.part.close(), n.lock.Unlock())
 	}
 	return n, nil
 }
@@ -77,6 +90,12 @@ func sinkNames(s *config.Stream) (names []string) {
 		names = append(names, s.Sinks[i].Name)
 	}
 	return names
+}
+
+// random is what tells this process from others of its name.
+func (n *node) random() string {
+	_, random, _ := strings.Cut(n.instance, "~")
+	return random
 }
 
 // instance tells two processes of one host apart: the node's id and something random that stays in the data directory.
@@ -120,6 +139,8 @@ func (n *node) run(ctx context.Context) error {
 
 	moving, stop := context.WithCancel(ctx)
 	defer stop()
+	defer context.AfterFunc(n.ended, stop)()
+	leaveCluster := n.part.run(moving, stop)
 	ended := make(chan error, len(n.streams))
 	var running sync.WaitGroup
 	for _, s := range n.streams {
@@ -136,9 +157,10 @@ func (n *node) run(ctx context.Context) error {
 	}
 	<-moving.Done()
 	running.Wait()
+	err := leaveCluster()
 	stopServing()
 	close(ended)
-	err := <-served
+	err = errors.Join(err, <-served)
 	for e := range ended {
 		err = errors.Join(err, e)
 	}

@@ -37,6 +37,25 @@ var parts = config.Parts{
 
 // loadConfig reads and checks a configuration file.
 func loadConfig(path string) (*config.Config, error) {
+	data, err := readConfig(path)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.Load(data, path, os.LookupEnv, parts)
+	return cfg, fail(exitUsage, err)
+}
+
+// loadJoining reads the configuration of a node that joins the cluster of j.
+func loadJoining(path string, j config.Joining) (*config.Config, error) {
+	data, err := readConfig(path)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.LoadJoining(data, path, os.LookupEnv, parts, j)
+	return cfg, fail(exitUsage, err)
+}
+
+func readConfig(path string) ([]byte, error) {
 	if path == "" {
 		return nil, fail(exitUsage, fmt.Errorf("no configuration file: give one with -c FILE, or print one with `twgd config example`"))
 	}
@@ -47,8 +66,7 @@ func loadConfig(path string) (*config.Config, error) {
 	if err != nil {
 		return nil, fail(exitUsage, fmt.Errorf("reading the configuration: %w", err))
 	}
-	cfg, err := config.Load(data, path, os.LookupEnv, parts)
-	return cfg, fail(exitUsage, err)
+	return data, nil
 }
 
 // sourceDeps is what a source needs besides its options.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"os"
 
@@ -11,28 +13,39 @@ import (
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "run -c FILE",
-		Short:   "Run a node",
+		Use:   "run -c FILE",
+		Short: "Run a node",
+		Long: "Runs a node until SIGTERM or SIGINT. Where cluster.size is above 0 it finds its cluster by itself: with what its disk holds, by\n" +
+			"asking the nodes of cluster.join, or, where nothing is stored anywhere, by founding it.",
 		Example: "  twgd run -c /etc/twgd/twgd.yaml",
 		Args:    usage(cobra.NoArgs),
 	}
 	file := configFlag(cmd)
+	found := cmd.Flags().Bool("found", false, "found the cluster although nodes of cluster.join are silent; they must hold no state of it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := loadConfig(*file)
 		if err != nil {
 			return err
 		}
-		log := newLog(cfg)
-		if limit := limitMemory(os.LookupEnv, "/"); limit > 0 {
-			log.Debug("the garbage collector keeps below", "bytes", limit)
+		if *found && cfg.Cluster.Size == 0 {
+			return fail(exitUsage, errors.New("--found: cluster.size is 0, there is no cluster to found"))
 		}
-		n, err := newNode(cfg, log)
-		if err != nil {
-			return err
-		}
-		return n.run(cmd.Context())
+		return runNode(cmd.Context(), cfg, joining{found: *found})
 	}
 	return cmd
+}
+
+// runNode runs the node of a configuration until ctx ends.
+func runNode(ctx context.Context, cfg *config.Config, how joining) error {
+	log := newLog(cfg)
+	if limit := limitMemory(os.LookupEnv, "/"); limit > 0 {
+		log.Debug("the garbage collector keeps below", "bytes", limit)
+	}
+	n, err := newNode(cfg, log, how)
+	if err != nil {
+		return err
+	}
+	return n.run(ctx)
 }
 
 // newLog makes the log as the configuration wants it: one line an event, to standard error.

@@ -15,11 +15,18 @@ import (
 
 // commands are what the socket takes.
 func (n *node) commands() []admin.Command {
-	return []admin.Command{
+	return append(n.part.commands(), []admin.Command{
 		{Name: "windows", Handle: func(context.Context, json.RawMessage, func(any)) (any, error) { return n.windows(), nil }},
 		{Name: "recover", Handle: n.handleRecover},
 		{Name: "resume", Handle: n.handleResume},
-	}
+		{Name: "stop", Handle: n.handleStop},
+	}...)
+}
+
+// handleStop does what SIGTERM does.
+func (n *node) handleStop(context.Context, json.RawMessage, func(any)) (any, error) {
+	n.end()
+	return struct{}{}, nil
 }
 
 // windowStatus is what recovery has left to do for one sink.
@@ -41,6 +48,9 @@ func (n *node) windows() []windowStatus {
 			continue
 		}
 		for i, a := range r.agents {
+			if !a.Found() { // it has not looked, or it is another node's to look
+				continue
+			}
 			b := a.Backlog()
 			out = append(out, windowStatus{s.cfg.Name, s.cfg.Sinks[i].Name, b.Windows, b.Records, b.Oldest.Seconds(), b.Working, b.LastError})
 		}
@@ -68,7 +78,7 @@ func (n *node) moving(name string) (*stream, *rooms, error) {
 	return n.streams[i], r, nil
 }
 
-// recoverArgs ask for a replay. An empty Topic and a nil Partition stand for all that this node reads.
+// recoverArgs ask for a replay. An empty Topic and a nil Partition stand for all that this node looks after.
 type recoverArgs struct {
 	Stream    string `json:"stream"`
 	Sink      string `json:"sink"`
@@ -122,7 +132,7 @@ func (s *stream) agent(r *rooms, sink string) (*recovery.Agent, error) {
 func replayRange(ctx context.Context, r *rooms, agent *recovery.Agent, a recoverArgs, progress func(any)) (any, error) {
 	var out recoverResult
 	found := false
-	for _, p := range sorted(r.pipe.Assigned(ctx)) {
+	for _, p := range sorted(r.extents(ctx)) {
 		if a.Topic != "" && p.Topic != a.Topic || a.Partition != nil && p.Number != *a.Partition {
 			continue
 		}
@@ -142,7 +152,7 @@ func replayRange(ctx context.Context, r *rooms, agent *recovery.Agent, a recover
 		out.Windows += windows
 	}
 	if !found {
-		return nil, &admin.Error{Exit: admin.ExitUsage, Text: "this node reads no such partition now; `twgd status` lists what it reads"}
+		return nil, &admin.Error{Exit: admin.ExitUsage, Text: "this node knows no such partition now; `twgd status` lists what it reads"}
 	}
 	return out, nil
 }

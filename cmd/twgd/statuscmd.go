@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stream-arrow/twgd/admin"
+	"github.com/stream-arrow/twgd/cluster"
 )
 
 func statusCommand() *cobra.Command {
@@ -21,29 +22,41 @@ func statusCommand() *cobra.Command {
 		Args:    usage(cobra.NoArgs),
 	}
 	file := configFlag(cmd)
-	watch := cmd.Flags().Bool("watch", false, "show it again every second until interrupted")
+	watch := watchFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, _, err := dial(*file)
 		if err != nil {
 			return err
 		}
-		for {
-			if err := showStatus(cmd, c); err != nil || !*watch {
-				return err
-			}
-			select {
-			case <-cmd.Context().Done():
-				return nil
-			case <-time.After(time.Second):
-			}
-		}
+		return watching(cmd, *watch, func(ctx context.Context) error { return showStatus(ctx, cmd, c) })
 	}
 	return cmd
 }
 
-func showStatus(cmd *cobra.Command, c *admin.Client) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
-	defer cancel()
+func watchFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("watch", false, "show it again every second until interrupted")
+}
+
+// watching shows something once, or every second. Each time has a bound.
+func watching(cmd *cobra.Command, again bool, show func(context.Context) error) error {
+	once := func() error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
+		defer cancel()
+		return show(ctx)
+	}
+	for {
+		if err := once(); err != nil || !again {
+			return err
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func showStatus(ctx context.Context, cmd *cobra.Command, c *admin.Client) error {
 	_, body, err := c.Get(ctx, "/status")
 	if err != nil {
 		return err
@@ -57,6 +70,14 @@ func showStatus(cmd *cobra.Command, c *admin.Client) error {
 
 func writeStatus(to io.Writer, st *admin.Status) error {
 	fmt.Fprintf(to, "node %s, twgd %s, up %s\n", st.Node.ID, st.Version, time.Duration(st.Node.Uptime)*time.Second)
+	if len(st.Cluster) > 0 && string(st.Cluster) != "null" {
+		var c cluster.Status
+		if err := json.Unmarshal(st.Cluster, &c); err != nil {
+			return fmt.Errorf("reading the cluster's status: %w", err)
+		}
+		fmt.Fprintln(to)
+		writeCluster(to, &c)
+	}
 	for i := range st.Streams {
 		s := &st.Streams[i]
 		fmt.Fprintf(to, "\nstream %s: %s%s\n", s.Name, s.State, because(s.Reason))

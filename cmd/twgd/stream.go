@@ -45,8 +45,9 @@ type stream struct {
 // rooms is what an open stream is made of.
 type rooms struct {
 	raw     *raw.Store
-	bucket  store.Bucket // raw's
-	source  sources.Source
+	bucket  store.Bucket     // raw's
+	source  sources.Source   // nil where the node only recovers
+	chains  *recovery.Survey // nil where recovery looks after the assigned partitions alone
 	pipe    *pipeline.Stream
 	lanes   []*pipeline.Lane
 	agents  []*recovery.Agent
@@ -78,11 +79,7 @@ func (s *stream) move(ctx context.Context, r *rooms) error {
 	recovering, stopRecovery := context.WithCancel(ctx)
 	defer stopRecovery()
 	var running sync.WaitGroup
-	if s.node.cfg.Node.Mode == "both" {
-		for _, a := range r.agents {
-			running.Go(func() { a.Run(replaying(recovering, replay{skip: r.rejects.skip})) })
-		}
-	}
+	running.Go(func() { s.recover(recovering, r) })
 	running.Go(func() { r.rejects.view.Run(beside) })
 	running.Go(func() { r.rejects.follow(beside, s.log) })
 	running.Go(func() { r.copies.Run(beside) })
@@ -124,6 +121,8 @@ func (s *stream) openPatiently(ctx context.Context) (*rooms, error) {
 			return nil, nil
 		case errors.Is(err, avrofile.ErrDamaged):
 			return nil, fail(exitDamaged, fmt.Errorf("stream %s is %w: %w; `twgd raw verify` says more", s.cfg.Name, errRefused, err))
+		case errors.Is(err, errRefused):
+			return nil, err
 		case errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrLocked):
 			return nil, fail(exitRefused, fmt.Errorf("stream %s is %w: %w", s.cfg.Name, errRefused, err))
 		}
@@ -159,16 +158,11 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 		return nil, fmt.Errorf("opening raw: %w", err)
 	}
 	r.bucket = bucket
-	if r.raw, err = raw.Open(ctx, raw.Options{Bucket: bucket, Stream: s.cfg.Name, Codec: s.cfg.Raw.Compression, Shared: s.cfg.Raw.Shared, Log: s.log}); err != nil {
-		return nil, err
-	}
 	_, exclusive := bucket.Local()
 	exclusive = exclusive && !s.cfg.Raw.Shared
-	source, err := newSource(s.cfg.Source.Options, sourceDeps{alone: exclusive, client: s.node.instance, log: s.log, found: s.founding(r.raw)})
-	if err != nil {
+	if err := s.openRaw(ctx, r, exclusive); err != nil {
 		return nil, err
 	}
-	r.source = source
 	if r.rejects, err = s.openRejects(ctx, bucket, spool); err != nil {
 		return nil, err
 	}
@@ -180,23 +174,40 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	}
 	f := s.cfg.Raw.Flush
 	r.pipe = pipeline.New(pipeline.Options{
-		Stream: s.cfg.Name, Source: source, Raw: r.raw, Lanes: r.lanes,
+		Stream: s.cfg.Name, Source: r.source, Raw: r.raw, Lanes: r.lanes,
 		Flush:  pipeline.Flush{Bytes: int64(f.Bytes), Records: f.Records, Age: time.Duration(f.Age)},
 		Budget: int64(s.cfg.Budget), Grace: s.grace(), Metrics: s.node.pipes, Log: s.log,
 	})
-	assigned := r.pipe.Assigned
-	if exclusive {
-		assigned = (&former{raw: r.raw, lanes: r.lanes, assigned: r.pipe.Assigned, log: s.log}).extents
-	}
-	for i, l := range r.lanes {
-		r.agents = append(r.agents, recovery.New(recovery.Options{
-			Stream: s.cfg.Name, Lane: l, Sink: r.sinks[i], Raw: r.raw, Assigned: assigned, Claims: new(recovery.Local),
-			Window: int64(s.cfg.Recovery.Window), Deadline: time.Duration(s.cfg.Sinks[i].Deadline), Exclusive: exclusive,
-			Metrics: s.node.recover, Log: s.log.With("sink", l.Name()),
-		}))
+	s.applyShare(r)
+	shared := !exclusive && (s.node.duties.shared || !s.node.ingests())
+	r.chains = s.survey(r, exclusive, shared)
+	for i := range r.lanes {
+		r.agents = append(r.agents, s.newAgent(r, i, exclusive, shared))
 	}
 	return r, nil
 }
+
+// openRaw opens raw and, where the node ingests, the source. A node that only recovers writes no segment: it needs the right to
+// create, for cuts and copies, and no lock.
+func (s *stream) openRaw(ctx context.Context, r *rooms, exclusive bool) (err error) {
+	o := raw.Options{Bucket: r.bucket, Stream: s.cfg.Name, Codec: s.cfg.Raw.Compression, Shared: s.cfg.Raw.Shared, Log: s.log, ReadOnly: !s.node.ingests()}
+	if o.ReadOnly && exclusive {
+		return fail(exitRefused, fmt.Errorf("stream %s is %w: a node of mode recovery needs a raw that the other nodes see too, and %s belongs to one process",
+			s.cfg.Name, errRefused, s.cfg.Raw.To))
+	}
+	if o.ReadOnly {
+		if err := r.bucket.Probe(ctx); err != nil {
+			return fmt.Errorf("raw store of stream %s: %w", s.cfg.Name, err)
+		}
+	}
+	if r.raw, err = raw.Open(ctx, o); err != nil || o.ReadOnly {
+		return err
+	}
+	r.source, err = newSource(s.cfg.Source.Options, sourceDeps{alone: exclusive, client: s.node.instance, log: s.log, found: s.founding(r.raw)})
+	return err
+}
+
+func (s *stream) deadline(i int) time.Duration { return time.Duration(s.cfg.Sinks[i].Deadline) }
 
 // grace is what the pipeline may take of the grace period.
 func (s *stream) grace() time.Duration {
@@ -232,7 +243,7 @@ func (s *stream) openLane(ctx context.Context, r *rooms, bucket store.Bucket, c 
 		chains = cuts.New(cuts.Options{Bucket: bucket, Stream: s.cfg.Name, Sink: c.Name, Cell: int64(s.cfg.Recovery.Window), Genesis: genesisOf(r.raw)})
 	}
 	r.lanes = append(r.lanes, pipeline.NewLane(pipeline.LaneOptions{
-		Stream: s.cfg.Name, Name: c.Name, Sink: sink, Cuts: chains, Roll: sink.roll,
+		Stream: s.cfg.Name, Name: c.Name, Sink: sink.Sink, Cuts: chains, Roll: sink.roll,
 		Deadline: time.Duration(c.Deadline), Queue: int64(c.Queue), MaxRecord: int64(c.MaxRecord),
 		Report:  func(ctx context.Context, list []sinks.Reject) error { return r.rejects.report(ctx, c.Name, list) },
 		Covered: func(p record.Partition, set checkpoint.SpanSet) { r.copies.Covered(c.Name, p, set) },

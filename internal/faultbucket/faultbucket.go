@@ -44,6 +44,7 @@ type Bucket struct {
 	mu struct {
 		sync.Mutex
 		objects map[string][]byte
+		times   map[string]time.Time
 		late    []late
 		calls   map[string]int
 		fault   func(Call) Fault
@@ -60,7 +61,7 @@ var _ store.Bucket = (*Bucket)(nil)
 // New is an empty bucket without faults.
 func New() *Bucket {
 	b := &Bucket{}
-	b.mu.objects = map[string][]byte{}
+	b.mu.objects, b.mu.times = map[string][]byte{}, map[string]time.Time{}
 	b.mu.calls = map[string]int{}
 	return b
 }
@@ -107,7 +108,7 @@ func (b *Bucket) Land(i int, drop bool) bool {
 	if _, taken := b.mu.objects[l.key]; taken || drop {
 		return false
 	}
-	b.mu.objects[l.key] = l.body
+	b.set(l.key, l.body)
 	return true
 }
 
@@ -129,8 +130,11 @@ func (b *Bucket) Get(key string) []byte {
 func (b *Bucket) Put(key string, body []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.objects[key] = body
+	b.set(key, body)
 }
+
+// set stores an object. The mutex is held.
+func (b *Bucket) set(key string, body []byte) { b.mu.objects[key], b.mu.times[key] = body, time.Now() }
 
 // begin counts a call and finds its fault.
 func (b *Bucket) begin(ctx context.Context, op, key string) (Fault, error) {
@@ -179,7 +183,7 @@ func (b *Bucket) Create(ctx context.Context, key string, body []byte) error {
 	if _, taken := b.mu.objects[key]; taken {
 		return &store.Error{Op: "create", Key: key, Kind: store.ErrExists}
 	}
-	b.mu.objects[key] = body
+	b.set(key, body)
 	switch f {
 	case Lost:
 		return unknown
@@ -198,7 +202,7 @@ func (b *Bucket) Replace(ctx context.Context, key string, body []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f != Vanish && f != Late {
-		b.mu.objects[key] = slices.Clone(body)
+		b.set(key, slices.Clone(body))
 	}
 	if f != None {
 		return &store.Error{Op: "replace", Key: key, Kind: store.ErrUnknown, Err: ErrFault}
@@ -248,7 +252,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 	var out []store.Entry
 	for _, k := range slices.Sorted(maps.Keys(b.mu.objects)) {
 		if strings.HasPrefix(k, prefix) && k > after && (limit == 0 || len(out) < limit) {
-			out = append(out, store.Entry{Key: k, Size: int64(len(b.mu.objects[k])), Time: time.Unix(0, 0)})
+			out = append(out, store.Entry{Key: k, Size: int64(len(b.mu.objects[k])), Time: b.mu.times[k]})
 		}
 	}
 	return out, nil

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,6 +40,7 @@ type object struct {
 	Sink       string      `json:"sink"`
 	Node       string      `json:"node"`
 	Written    string      `json:"written"`
+	Copies     []source    `json:"copies,omitempty"` // of the cache alone: what it was made of
 	Partitions []partition `json:"partitions"`
 }
 
@@ -56,7 +58,11 @@ const suffix = ".json"
 func dir(stream, sink string) string { return stream + "/_coverage/" + sink + "/" }
 
 func encode(stream, sink, node string, set Set, now time.Time) ([]byte, error) {
-	o := object{1, stream, sink, node, now.UTC().Format(time.RFC3339Nano), []partition{}}
+	return json.Marshal(newObject(stream, sink, node, set, now))
+}
+
+func newObject(stream, sink, node string, set Set, now time.Time) object {
+	o := object{1, stream, sink, node, now.UTC().Format(time.RFC3339Nano), nil, []partition{}}
 	less := func(a, b record.Partition) int {
 		switch {
 		case a.Cluster != b.Cluster:
@@ -73,8 +79,11 @@ func encode(stream, sink, node string, set Set, now time.Time) ([]byte, error) {
 			o.Partitions = append(o.Partitions, partition{p.Cluster, p.Topic, hex.EncodeToString(p.TopicID[:]), p.Number, p.Generation, spans})
 		}
 	}
-	return json.Marshal(o)
+	return o
 }
+
+// errVersion says that another version of this program wrote an object.
+var errVersion = errors.New("it is of another version")
 
 // decode adds what an object covers to set, or nothing where it is not whole.
 func decode(body []byte, set Set) error {
@@ -83,7 +92,7 @@ func decode(body []byte, set Set) error {
 		return fmt.Errorf("%w: it is not a copy of coverage: %v", avrofile.ErrDamaged, err)
 	}
 	if o.Version != 1 {
-		return fmt.Errorf("it is of version %d, this program knows version 1", o.Version)
+		return fmt.Errorf("%w: %d, this program knows 1", errVersion, o.Version)
 	}
 	got := Set{}
 	for _, q := range o.Partitions {
@@ -106,25 +115,60 @@ func decode(body []byte, set Set) error {
 }
 
 // Load is the union of all copies of a sink's coverage. A copy that is damaged is an error, for which errors.Is finds
-// avrofile.ErrDamaged.
+// avrofile.ErrDamaged. Copies that the cache holds as they are now are not read one by one; a cache that is of no use is passed over.
 func Load(ctx context.Context, bucket store.Bucket, stream, sink string) (Set, error) {
+	now, err := list(ctx, bucket, stream, sink)
+	if err != nil {
+		return nil, err
+	}
+	set, m := Set{}, merged{}
+	if len(now) > 1 {
+		m, _ = readMerged(ctx, bucket, stream, sink)
+	}
+	if m.stands(now) {
+		set = m.set
+	} else {
+		m = merged{}
+	}
+	for _, s := range now {
+		if m.sources[s] {
+			continue
+		}
+		own, err := readCopy(ctx, bucket, stream, sink, s.Name)
+		if err != nil {
+			return nil, err
+		}
+		for p, spans := range own {
+			set.add(p, spans)
+		}
+	}
+	return set, nil
+}
+
+// list finds the copies of a sink's coverage.
+func list(ctx context.Context, bucket store.Bucket, stream, sink string) ([]source, error) {
 	entries, err := bucket.List(ctx, dir(stream, sink), "", 0)
 	if err != nil {
 		return nil, fmt.Errorf("listing the coverage of %s: %w", sink, err)
 	}
-	set := Set{}
+	var out []source
 	for _, e := range entries {
-		name := strings.TrimPrefix(e.Key, dir(stream, sink))
-		if !strings.HasSuffix(name, suffix) || strings.HasPrefix(name, "_") || strings.Contains(name, "/") {
-			continue
+		s := sourceOf(dir(stream, sink), e)
+		if strings.HasSuffix(s.Name, suffix) && !strings.HasPrefix(s.Name, "_") && !strings.Contains(s.Name, "/") {
+			out = append(out, s)
 		}
-		body, err := bucket.Read(ctx, e.Key)
-		if err == nil {
-			err = decode(body, set)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the coverage of %s: %s: %w", sink, e.Key, err)
-		}
+	}
+	return out, nil
+}
+
+func readCopy(ctx context.Context, bucket store.Bucket, stream, sink, name string) (Set, error) {
+	set, key := Set{}, dir(stream, sink)+name
+	body, err := bucket.Read(ctx, key)
+	if err == nil {
+		err = decode(body, set)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the coverage of %s: %s: %w", sink, key, err)
 	}
 	return set, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/record"
+	"github.com/stream-arrow/twgd/sinks"
 	"github.com/stream-arrow/twgd/store"
 )
 
@@ -63,6 +64,18 @@ func (s *Sink) Coverage(ctx context.Context, p record.Partition) (set checkpoint
 		set.Add(f.Span)
 	}
 	return set, nil
+}
+
+var _ sinks.Spot = (*Sink)(nil)
+
+// Holds implements sinks.Spot.
+func (s *Sink) Holds(ctx context.Context, p record.Partition, span checkpoint.Span) (bool, error) {
+	key := s.key(p, span)
+	listed, err := s.options.Bucket.List(ctx, key, "", 1)
+	if err != nil {
+		return false, classify("look for "+key, err)
+	}
+	return len(listed) > 0 && listed[0].Key == key, nil
 }
 
 // Count counts rows by the footers of the files, and by the offset column of a file that lies across the edge of a span.

@@ -207,6 +207,10 @@ func TestReadersClassify(t *testing.T) {
 			t.Errorf("%s fails: Count gives %v", op, err)
 		}
 	}
+	b.set(failing("list", errors.New("connection reset")))
+	if there, err := s.Holds(t.Context(), partition, spans[0]); there || sinks.KindOf(err) != sinks.Retry {
+		t.Errorf("list fails: Holds gives %v, %v", there, err)
+	}
 	b.set(nil)
 	if err := b.Create(t.Context(), s.key(partition, checkpoint.Span{From: 3, To: 5}), []byte("PAR1 torn")); err != nil {
 		t.Fatal(err)

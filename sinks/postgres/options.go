@@ -28,6 +28,9 @@ type BatchConfig struct {
 // Check has nothing to add: each key is right or wrong by itself.
 func (c *Config) Check(func(key, found, problem string)) {}
 
+// Apart is false: a database is one for all nodes.
+func (c *Config) Apart() bool { return false }
+
 // RollAge is 0: rows do not wait in a file.
 func (c *Config) RollAge() time.Duration { return 0 }
 

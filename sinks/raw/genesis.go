@@ -137,13 +137,30 @@ func parseGenesis(b []byte, dir string) (g genesis, err error) {
 	return g, nil
 }
 
-// Partitions implements sinks.Raw.
+// Partitions implements sinks.Raw. A folder that is damaged is left out, and an error that says so comes beside what could be listed.
 func (s *Store) Partitions(ctx context.Context) ([]record.Partition, error) {
+	return s.partitions(ctx, s.identify)
+}
+
+// Chains is Partitions for who asks often: the genesis of a chain that was listed before is not read again.
+func (s *Store) Chains(ctx context.Context) ([]record.Partition, error) {
+	return s.partitions(ctx, func(ctx context.Context, path string) (record.Partition, error) {
+		if p, ok := s.known.Load(path); ok {
+			return p.(record.Partition), nil
+		}
+		p, err := s.identify(ctx, path)
+		if err == nil {
+			s.known.Store(path, p)
+		}
+		return p, err
+	})
+}
+
+func (s *Store) partitions(ctx context.Context, identify func(context.Context, string) (record.Partition, error)) (out []record.Partition, damage error) {
 	topics, err := s.opt.Bucket.Dirs(ctx, s.opt.Stream+"/")
 	if err != nil {
 		return nil, fmt.Errorf("listing the topics in raw: %w", err)
 	}
-	var out []record.Partition
 	for _, t := range topics {
 		if t[0] == '_' {
 			continue
@@ -153,14 +170,18 @@ func (s *Store) Partitions(ctx context.Context) ([]record.Partition, error) {
 			return nil, fmt.Errorf("listing the partitions in raw: %w", err)
 		}
 		for _, n := range numbers {
-			p, err := s.identify(ctx, t+"/"+n)
-			if err != nil {
+			p, err := identify(ctx, t+"/"+n)
+			switch {
+			case err == nil:
+				out = append(out, p)
+			case errors.Is(err, avrofile.ErrDamaged):
+				damage = errors.Join(damage, err)
+			default:
 				return nil, err
 			}
-			out = append(out, p)
 		}
 	}
-	return out, nil
+	return out, damage
 }
 
 // identify reads the whole identity of the chain in a folder out of its genesis.

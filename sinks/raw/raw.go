@@ -42,6 +42,7 @@ type Store struct {
 	medium medium
 	lock   *store.FileLock
 	bufs   sync.Pool // of *buffers; idle chains hold none
+	known  sync.Map  // folder → record.Partition, of the chains that Chains has listed
 
 	mu struct {
 		sync.Mutex
@@ -366,6 +367,16 @@ func (s *Store) read(ctx context.Context, p record.Partition, span checkpoint.Sp
 
 // Written implements sinks.Raw.
 func (s *Store) Written(ctx context.Context, p record.Partition, offset int64) (at time.Time, ok bool, err error) {
+	if o, objects := s.medium.(*objects); objects {
+		id, _, err := s.reader(ctx, p)
+		if err != nil || offset < id.genesis {
+			return at, false, err
+		}
+		if at, ok, err = o.written(ctx, id, offset); err != nil {
+			err = fmt.Errorf("finding when %d of %v was stored: %w", offset, p, err)
+		}
+		return at, ok, err
+	}
 	err = s.read(ctx, p, checkpoint.Span{From: offset, To: offset + 1}, func(c commit) error {
 		at, ok = c.written, true
 		return nil

@@ -4,6 +4,7 @@ package sinktest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stream-arrow/twgd/checkpoint"
@@ -155,6 +156,27 @@ func (s *suite) covered(t *testing.T, p record.Partition, want ...checkpoint.Spa
 		if w := checkpoint.NewSpanSet(want...); got.String() != w.String() {
 			t.Errorf("coverage of %v is %v, want %v", p, got, w)
 		}
+		s.spots(t, sink, p, want)
+	}
+}
+
+// spots expects a sink that can say so of one file to say it of these, and of no other.
+func (s *suite) spots(t *testing.T, sink sinks.Sink, p record.Partition, files []checkpoint.Span) {
+	t.Helper()
+	spot, ok := sink.(sinks.Spot)
+	if !ok {
+		return
+	}
+	f := func(span checkpoint.Span, want bool) {
+		t.Helper()
+		if got, err := spot.Holds(t.Context(), p, span); err != nil || got != want {
+			t.Errorf("%v of %v is held: %v, %v", span, p, got, err)
+		}
+	}
+	for _, file := range files {
+		f(file, true)
+		f(checkpoint.Span{From: file.From, To: file.To + 1}, false)
+		f(checkpoint.Span{From: file.To, To: file.To + 7}, slices.ContainsFunc(files, func(o checkpoint.Span) bool { return o.From == file.To && o.To == file.To+7 }))
 	}
 }
 
