@@ -167,7 +167,10 @@ func (n *Node) handleHello(_ context.Context, _ wire.Peer, h hello) (hello, erro
 }
 
 // handleCheckIn answers as the leader, or names it.
-func (n *Node) handleCheckIn(ctx context.Context, _ wire.Peer, c checkIn) (answer, error) {
+func (n *Node) handleCheckIn(ctx context.Context, peer wire.Peer, c checkIn) (answer, error) {
+	if c.Name != peer.Name || roster.NameOf(c.ID) != peer.Name {
+		return answer{}, &wire.RemoteError{Code: codeRefused, Text: "a check-in of " + c.ID + " over a connection of " + peer.Name}
+	}
 	n.book.see(c.ID, c.Address)
 	if r := n.current(); r != nil {
 		if o := r.office.Load(); o != nil {

@@ -2,9 +2,12 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/stream-arrow/twgd/lease"
 )
 
 func TestCaseK06DeparturesDownToOneAndBack(t *testing.T) {
@@ -159,4 +162,82 @@ func TestCaseK27AllAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestCaseK09SlowNetworkAtTheEnd(t *testing.T) {
+	bubble(t, func(l *lab) {
+		l.three()
+		for _, a := range names3 {
+			for _, b := range names3 {
+				if a != b {
+					l.net.Delay(a, b, 200*time.Millisecond)
+				}
+			}
+		}
+		time.Sleep(10 * time.Second)
+		p := l.leader()
+		start := time.Now()
+		p.term()
+		if took := time.Since(start); took > p.o.Grace-time.Second {
+			t.Errorf("the end took %v of %v", took, p.o.Grace)
+		}
+		l.until(20*time.Second, "the others see it as gone, not failed", func() bool {
+			leader := l.leader()
+			if leader == nil {
+				return false
+			}
+			return slices.ContainsFunc(leader.n.Members(), func(m MemberStatus) bool { return m.ID == p.name && m.State == "left" })
+		})
+		if l.logged("handoff not done") {
+			t.Error("the handoff was not done")
+		}
+	})
+}
+
+func TestCaseK09HandoffThatCannotBeDone(t *testing.T) {
+	bubble(t, func(l *lab) {
+		l.three()
+		l.procs["n1"].kill()
+		l.procs["n3"].kill()
+		p := l.procs["n2"]
+		time.Sleep(5 * time.Second)
+		start := time.Now()
+		p.term()
+		if took := time.Since(start); took > p.o.Grace {
+			t.Errorf("the end took %v of %v", took, p.o.Grace)
+		}
+		if !l.logged("handoff not done: the grace period ends; no leader answers") {
+			t.Error("the log does not say so")
+		}
+	})
+}
+
+func TestCaseK17CompletingAfterTheLeaseWasTakenIsRefused(t *testing.T) {
+	bubble(t, func(l *lab) {
+		l.three()
+		a, b := l.procs["n2"], l.procs["n3"]
+		if l.leader() == a {
+			a = l.procs["n1"]
+		}
+		held, err := a.n.Leases().Acquire(l.ctx, "window", 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.net.Isolate(a.name)
+		next, err := b.n.Leases().Acquire(l.ctx, "window", 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if held.Context().Err() == nil {
+			t.Error("two trust themselves")
+		}
+		if err := next.Done(l.ctx); err != nil {
+			t.Error(err)
+		}
+		l.net.Rejoin(a.name)
+		time.Sleep(5 * time.Second)
+		if err := held.Done(l.ctx); !errors.Is(err, lease.ErrStale) {
+			t.Errorf("completing under a stale token: %v", err)
+		}
+	})
 }

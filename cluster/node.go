@@ -191,9 +191,14 @@ func (n *Node) Run(ctx context.Context, drained <-chan struct{}) error {
 	n.mu.Lock()
 	n.end = end
 	n.mu.Unlock()
-	stopAnnouncing := context.AfterFunc(ctx, func() { n.announce(roster.Terminating) })
-	defer stopAnnouncing()
 	var services sync.WaitGroup
+	services.Go(func() {
+		select {
+		case <-ctx.Done():
+			n.announce(roster.Terminating)
+		case <-life.Done():
+		}
+	})
 	n.serve(life, end, &services)
 	err := n.steer(life)
 	if err == nil {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/stream-arrow/twgd/cluster/quorum"
@@ -56,6 +57,7 @@ func (n *Node) viewReplica(v *roster.StartView) {
 			v.Seats = append(v.Seats, s.ID)
 		}
 	}
+	slices.Sort(v.Seats) // they are named to people
 	v.Unconfirmed = st.Role != quorum.Voter && !st.ConfigCommitted && len(st.Servers) > 0
 	v.Leading = st.Leader && st.Ready
 	n.mu.Lock()

@@ -233,6 +233,21 @@ func TestCaseK15StuckIsLeftAlone(t *testing.T) {
 	d.want("n4", "stuck after the pause", d.node("n4").Stuck, false)
 }
 
+// The time in which a server does not get on begins when it comes back, not when it went.
+func TestWhoWasAwayIsNotStuckAtItsFirstWord(t *testing.T) {
+	d := newDesk(t)
+	behind := func(c *CheckIn) { c.LastTerm, c.LastIndex = 1, 1 }
+	d.in("n4", behind)
+	d.now += time.Minute
+	d.in("n4", behind)
+	d.want("n4", "stuck", d.node("n4").Stuck, false)
+	for range 30 {
+		d.now += time.Second
+		d.in("n4", behind)
+	}
+	d.want("n4", "stuck", d.node("n4").Stuck, true)
+}
+
 func TestAnIncomingSnapshotIsProgress(t *testing.T) {
 	d := newDesk(t)
 	for i := range 60 {
