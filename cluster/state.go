@@ -149,6 +149,8 @@ func stateOf(v roster.StartView, m roster.Move, s *Status, fresh bool) string {
 		return "degraded"
 	case fresh:
 		return "ok"
+	case s.Leader != "": // Raft follows it, and it has not said yet how many seats it hears
+		return "degraded"
 	case !v.State && m.Kind != roster.Join:
 		return "founding"
 	}

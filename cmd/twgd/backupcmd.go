@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/stream-arrow/twgd/cluster"
 	"github.com/stream-arrow/twgd/config"
 	"github.com/stream-arrow/twgd/fsm"
+	"github.com/stream-arrow/twgd/store"
 	"github.com/stream-arrow/twgd/unit"
 )
 
@@ -175,6 +177,11 @@ func restoreCommand() *cobra.Command {
 		if cfg.Cluster.Size == 0 {
 			return fail(exitUsage, errors.New("cluster.size is 0: a node for itself has nothing to restore"))
 		}
+		lock, err := alone(cfg)
+		if err != nil {
+			return err
+		}
+		defer lock.Unlock()
 		r, err := restore(cmd.Context(), cfg, *disk, *lost)
 		if err != nil {
 			return refused(err)
@@ -182,6 +189,15 @@ func restoreCommand() *cobra.Command {
 		return show(cmd, r, func(to io.Writer) error { return writeRestored(to, r) })
 	}
 	return cmd
+}
+
+// alone takes the data directory of a node that does not run.
+func alone(cfg *config.Config) (*store.FileLock, error) {
+	lock, err := store.Lock(filepath.Join(cfg.Node.DataDir, "lock"))
+	if errors.Is(err, store.ErrLocked) {
+		return nil, fail(exitRefused, fmt.Errorf("a node runs on %s; stop it first: %w", cfg.Node.DataDir, err))
+	}
+	return lock, err
 }
 
 func restore(ctx context.Context, cfg *config.Config, fromDisk bool, lost []string) (r cluster.Restored, err error) {

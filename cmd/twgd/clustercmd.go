@@ -114,8 +114,13 @@ func dropStopped(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
+	lock, err := alone(cfg)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
 	if err := cluster.Drop(cfg.Node.DataDir); err != nil {
-		return refused(err)
+		return err
 	}
 	return show(cmd, map[string]any{"node": cfg.Node.ID, "done": true}, func(to io.Writer) error {
 		_, err := fmt.Fprintf(to, "the cluster's state of %s is put aside; it joins anew at its next start\n", cfg.Node.ID)
