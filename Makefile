@@ -6,8 +6,10 @@ SHELL := /bin/bash
 GO ?= go
 FUZZTIME ?= 5s
 ROUNDS ?= 20
+STEPS ?= 40
 E2E_TIMEOUT ?= 15m
 KILL_TIMEOUT ?= 15m
+CHURN_TIMEOUT ?= 90m
 STATICCHECK_VERSION := v0.8.2
 
 # Like test/servers: what is downloaded or built for the tests is kept between runs.
@@ -21,9 +23,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 # Parts of the tree that have targets of their own; a target says so where its part is not there.
 PROGRAM := $(wildcard cmd/twgd/main.go)
 KILL := $(wildcard test/kill/*.go)
+CHURN := $(wildcard test/churn/*.go)
 BENCH := $(wildcard test/bench/*.go)
 
-CI_PARTS := fmt-check vet lint build test race fuzz e2e $(if $(KILL),"kill ROUNDS=20")
+CI_PARTS := fmt-check vet lint build test race fuzz e2e $(if $(KILL),"kill ROUNDS=20") $(if $(CHURN),"churn STEPS=40")
 
 export CGO_ENABLED := 0
 # The version is stamped above; a checkout that git refuses to read must still build.
@@ -86,12 +89,17 @@ tools: go $(STATICCHECK)
 ##   e2e        the tests against real servers, at most E2E_TIMEOUT (15m) a package
 .PHONY: e2e
 e2e: tools
-	$(GO) test -tags e2e -count=1 -p 1 -timeout $(E2E_TIMEOUT) $$($(GO) list -tags e2e ./sinks/postgres ./test/... | grep -v '/test/kill$$')
+	$(GO) test -tags e2e -count=1 -p 1 -timeout $(E2E_TIMEOUT) $$($(GO) list -tags e2e ./sinks/postgres ./test/... | grep -Ev '/test/(kill|churn)$$')
 
 ##   kill       ROUNDS (20) rounds of killing the program while it works, at most KILL_TIMEOUT (15m)
 .PHONY: kill
 kill: $(if $(KILL),tools build)
 	$(if $(KILL),$(GO) test -tags e2e -count=1 -timeout $(KILL_TIMEOUT) ./test/kill -rounds $(ROUNDS),@echo "kill: the tree has no test/kill" >&2; exit 1)
+
+##   churn      STEPS (40) random steps of a cluster on hosts of its own, at most CHURN_TIMEOUT (90m); needs root
+.PHONY: churn
+churn: $(if $(CHURN),go)
+	$(if $(CHURN),$(GO) test -tags e2e -count=1 -timeout $(CHURN_TIMEOUT) -run TestChurn ./test/churn -steps $(STEPS) $(ARGS),@echo "churn: the tree has no test/churn" >&2; exit 1)
 
 ##   bench      the benchmarks against real servers; ARGS goes to the program
 .PHONY: bench

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // The leader's disk is full: another leads soon, this one says so, and goes on when there is room.
@@ -43,6 +45,31 @@ func TestCaseK21LeadersDiskIsFull(t *testing.T) {
 		}
 		ok(t, leaderOf(t, nodes...).q.Handover(t.Context(), l.id))
 		leaderOf(t, l).mustSet("c", "1")
+	})
+}
+
+// A server whose disk is full is not elected, neither by itself nor at a leader's word; it would step down with its first entry.
+func TestFullDiskIsNotElected(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, nodes := three(t)
+		var f faults
+		nodes[2].tamper = f.on
+		grow(t, 3, nodes...)
+		l, full := nodes[0], nodes[2]
+		f.set(errFull)
+		l.mustSet("a", "1")
+		within(t, 5*time.Second, "it says so", func() bool { return full.q.State().DiskFull })
+		req := &raft.TimeoutNowRequest{RPCHeader: l.q.transport.header()}
+		id := raft.ServerID(full.id)
+		if err := l.q.transport.TimeoutNow(id, raft.ServerAddress(id), req, &raft.TimeoutNowResponse{}); err == nil {
+			t.Fatal("it was told to stand, and took it")
+		}
+		vote := &raft.RequestPreVoteRequest{RPCHeader: full.q.transport.header(), Term: 9, LastLogIndex: 1000, LastLogTerm: 8}
+		id = raft.ServerID(nodes[1].id)
+		if err := full.q.transport.RequestPreVote(id, raft.ServerAddress(id), vote, &raft.RequestPreVoteResponse{}); !errors.Is(err, errNoElection) {
+			t.Fatalf("it asks for votes: %v", err)
+		}
+		f.set(nil)
 	})
 }
 

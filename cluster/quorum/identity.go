@@ -153,13 +153,6 @@ func (d *disk) look() (lookout, error) {
 	} else if len(metas) > 0 {
 		return lookout{broken: "no snapshot has the checksum that it should have"}, nil
 	}
-	first, err := d.logs.FirstIndex()
-	if err != nil {
-		return lookout{}, fmt.Errorf("reading the log: %w", err)
-	}
-	if first > l.index+1 {
-		return lookout{broken: fmt.Sprintf("the log begins at %d, snapshots end at %d", first, l.index)}, nil
-	}
 	return d.walk(l)
 }
 
@@ -183,7 +176,7 @@ func (d *disk) walk(l lookout) (lookout, error) {
 	for i := l.index + 1; i <= last; i++ {
 		var e raft.Log
 		if err := d.logs.GetLog(i, &e); errors.Is(err, raft.ErrLogNotFound) {
-			return lookout{broken: fmt.Sprintf("entry %d of the log is missing, the last is %d", i, last)}, nil
+			return lookout{broken: fmt.Sprintf("entry %d is in no snapshot that verifies, and is missing in the log, which ends at %d", i, last)}, nil
 		} else if err != nil {
 			return l, fmt.Errorf("reading entry %d of the log: %w", i, err)
 		}

@@ -338,6 +338,20 @@ func TestTrap15ProposalsShareCommits(t *testing.T) {
 	})
 }
 
+// While one commit is on its way to the disk the next gathers, as many as a request to a follower may hold.
+func TestTrap15BatchesGatherBehindACommit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t, newMesh(), "n1")
+		n.start()
+		if c := n.q.raft.ReloadableConfig(); c.SnapshotThreshold < 1<<40 {
+			t.Errorf("raft counts entries for snapshots: %+v", c)
+		}
+		if c := config(n.id, quiet); !c.BatchApplyCh || c.MaxAppendEntries != maxBatch {
+			t.Errorf("batches are off: %+v", c)
+		}
+	})
+}
+
 // An idle quorum writes nothing, anywhere.
 func TestIdleWritesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ func overStream(s raft.StreamLayer, log *logger) wire {
 	})
 }
 
-// stream closes its connections when it is closed. Raft's transport does not: whoever waits for the rest of a snapshot would wait on.
+// stream closes its connections when it is closed. Raft's transport does not: whoever waits for the next request on one would wait on.
 type stream struct {
 	raft.StreamLayer
 	mu     sync.Mutex

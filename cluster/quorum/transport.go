@@ -92,7 +92,7 @@ func (t *transport) deliver(rpc raft.RPC) bool {
 }
 
 // Close returns when nothing comes in any more. Raft's main loop may hang in a snapshot that has stopped arriving: its connection
-// is closed too.
+// is closed too, and it goes on.
 func (t *transport) Close() error {
 	var err error
 	t.closing.Do(func() {

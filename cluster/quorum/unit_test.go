@@ -52,6 +52,34 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// A snapshot that came from somebody else says nothing of the entries that were there before it: they go. One of our own leaves them.
+func TestForeignSnapshotDropsTheLogBehindIt(t *testing.T) {
+	f := func(snap mark, wantFirst, wantLast uint64) {
+		t.Helper()
+		store := raft.NewInmemStore()
+		for i := uint64(3); i <= 10; i++ {
+			ok(t, store.StoreLog(&raft.Log{Index: i, Term: 2}))
+		}
+		j, err := newJournal(store, nil, Limits{}.filled(), lookout{snap: snap}, func() {})
+		ok(t, err)
+		first, _ := store.FirstIndex()
+		last, _ := store.LastIndex()
+		if first != wantFirst || last != wantLast {
+			t.Errorf("snapshot %v: the log goes from %d to %d, want %d to %d", snap, first, last, wantFirst, wantLast)
+		}
+		if got := j.lastEntry(); got.index != max(wantLast, snap.index) {
+			t.Errorf("snapshot %v: the last entry is %v", snap, got)
+		}
+	}
+	f(mark{}, 3, 10)
+	f(mark{5, 2}, 3, 10)
+	f(mark{5, 3}, 6, 10)
+	f(mark{10, 2}, 3, 10)
+	f(mark{10, 3}, 0, 0)
+	f(mark{20, 3}, 0, 0)
+	f(mark{2, 1}, 3, 10)
+}
+
 // An operator sees nothing of raft's own at info, and of what is left each text once a minute.
 func TestLogIsTamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

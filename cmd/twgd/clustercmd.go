@@ -132,21 +132,10 @@ func refused(err error) error {
 }
 
 func membersCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return watched(&cobra.Command{
 		Use: "members -c FILE", Short: "Show the nodes of the cluster",
 		Example: "  twgd members -c twgd.yaml --watch",
-		Args:    usage(cobra.NoArgs),
-	}
-	file := configFlag(cmd)
-	watch := watchFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, _, err := dial(*file)
-		if err != nil {
-			return err
-		}
-		return watching(cmd, *watch, func(ctx context.Context) error { return showMembers(ctx, cmd, c) })
-	}
-	return cmd
+	}, showMembers)
 }
 
 func showMembers(ctx context.Context, cmd *cobra.Command, c *admin.Client) error {

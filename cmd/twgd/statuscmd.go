@@ -16,25 +16,25 @@ import (
 )
 
 func statusCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return watched(&cobra.Command{
 		Use: "status -c FILE", Short: "Show what the running node does now",
 		Example: "  twgd status -c twgd.yaml --watch",
-		Args:    usage(cobra.NoArgs),
-	}
+	}, showStatus)
+}
+
+// watched makes a command that shows something of the running node, once or every second.
+func watched(cmd *cobra.Command, show func(context.Context, *cobra.Command, *admin.Client) error) *cobra.Command {
+	cmd.Args = usage(cobra.NoArgs)
 	file := configFlag(cmd)
-	watch := watchFlag(cmd)
+	watch := cmd.Flags().Bool("watch", false, "show it again every second until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, _, err := dial(*file)
 		if err != nil {
 			return err
 		}
-		return watching(cmd, *watch, func(ctx context.Context) error { return showStatus(ctx, cmd, c) })
+		return watching(cmd, *watch, func(ctx context.Context) error { return show(ctx, cmd, c) })
 	}
 	return cmd
-}
-
-func watchFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("watch", false, "show it again every second until interrupted")
 }
 
 // watching shows something once, or every second. Each time has a bound.

@@ -10,7 +10,7 @@ package postgres
 // so many splits leave single rows.
 type hunt struct {
 	n     int
-	todo  []stretch // what is left, the next one last
+	rest  []stretch // what is left, the next one last
 	limit int       // the length of the next try: short after a failure near its start, lest a load of poison be sent over and over
 	deaf  bool      // a hint was wrong
 	tries int
@@ -34,18 +34,18 @@ func newHunt(n int) *hunt {
 
 func (h *hunt) push(s stretch) {
 	if s.from < s.to {
-		h.todo = append(h.todo, s)
+		h.rest = append(h.rest, s)
 	}
 }
 
 // next is the range to try; false when all is known.
 func (h *hunt) next() (stretch, bool) {
-	last := len(h.todo) - 1
+	last := len(h.rest) - 1
 	if last < 0 {
 		return stretch{}, false
 	}
-	s := h.todo[last]
-	h.todo = h.todo[:last]
+	s := h.rest[last]
+	h.rest = h.rest[:last]
 	if s.to-s.from > h.limit {
 		h.push(stretch{from: s.from + h.limit, to: s.to, cleared: s.cleared})
 		s.to = s.from + h.limit

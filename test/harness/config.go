@@ -108,7 +108,14 @@ func (n *Node) file(t testing.TB) string {
 	if n.Grace != "" {
 		node["shutdown_grace"] = n.Grace
 	}
-	b, err := yaml.Marshal(map[string]any{"node": node, "streams": n.Streams})
+	if n.Ordinal != nil {
+		node["ordinal"] = n.Ordinal
+	}
+	all := map[string]any{"node": node, "streams": n.Streams}
+	if len(n.Cluster) > 0 {
+		all["cluster"] = n.Cluster
+	}
+	b, err := yaml.Marshal(all)
 	Must(t, err)
 	path := filepath.Join(n.dir, "twgd.yaml")
 	Must(t, os.WriteFile(path, b, 0o600))

@@ -22,7 +22,9 @@ import (
 type Node struct {
 	ID      string
 	Streams []Stream
-	Grace   string // shutdown_grace; empty: the default
+	Grace   string         // shutdown_grace; empty: the default
+	Cluster map[string]any // the section "cluster"; empty: none
+	Ordinal any            // node.ordinal; nil: the default
 
 	t       testing.TB
 	suite   *Suite

@@ -99,20 +99,31 @@ func (s *Suite) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// build makes the program as it is released: static.
-func (s *Suite) build(ctx context.Context) error {
+func (s *Suite) build(ctx context.Context) (err error) {
+	s.Program, err = Build(ctx, s.dir)
+	return err
+}
+
+// EnvProgram names a built program to be tried instead of what the tree holds.
+const EnvProgram = "TWGD_E2E_PROGRAM"
+
+// Build makes the program as it is released, static and stripped, in a folder.
+func Build(ctx context.Context, dir string) (program string, err error) {
+	if program := os.Getenv(EnvProgram); program != "" {
+		return filepath.Abs(program)
+	}
 	root, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
-		return fmt.Errorf("ask go for the module: %w", err)
+		return "", fmt.Errorf("ask go for the module: %w", err)
 	}
-	s.Program = filepath.Join(s.dir, "twgd")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", s.Program, "./cmd/twgd")
+	program = filepath.Join(dir, "twgd")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "./cmd/twgd")
 	cmd.Dir = filepath.Dir(strings.TrimSpace(string(root)))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the program: %w: %s", err, out)
+		return "", fmt.Errorf("build the program: %w: %s", err, out)
 	}
-	return nil
+	return program, nil
 }
 
 func (s *Suite) close() error {

@@ -53,3 +53,12 @@ func (p *ports) release() {
 }
 
 func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+// Ports reserves n free loopback ports for a program of the test's own, until release is called.
+func Ports(n int) (numbers []int, release func(), err error) {
+	p, err := reservePorts(n)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.numbers, p.release, nil
+}

@@ -132,6 +132,12 @@ type Child struct {
 // Spawn starts cmd in a process group of its own. The kernel's parent-death signal is bound to the thread that forked, so that thread is
 // kept by a goroutine until the child has ended.
 func Spawn(cmd *exec.Cmd, death syscall.Signal) (*Child, error) {
+	return SpawnAt(cmd, death, func() error { return nil })
+}
+
+// SpawnAt is Spawn from a thread that has gone through enter, such as into a namespace, which the child inherits. The thread is not used for
+// anything else afterwards.
+func SpawnAt(cmd *exec.Cmd, death syscall.Signal, enter func() error) (*Child, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
@@ -141,6 +147,10 @@ func Spawn(cmd *exec.Cmd, death syscall.Signal) (*Child, error) {
 	c := &Child{exited: make(chan struct{})}
 	go func() {
 		runtime.LockOSThread()
+		if err := enter(); err != nil {
+			started <- err
+			return
+		}
 		if err := cmd.Start(); err != nil {
 			started <- err
 			return
