@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -47,6 +48,17 @@ func (a *alarms) clear(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.mu.open, key)
+}
+
+// keep clears all alarms whose key begins with prefix, except these keys.
+func (a *alarms) keep(prefix string, keys ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for k := range a.mu.open {
+		if strings.HasPrefix(k, prefix) && !slices.Contains(keys, k) {
+			delete(a.mu.open, k)
+		}
+	}
 }
 
 // texts returns what is open, in a steady order.

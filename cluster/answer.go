@@ -63,7 +63,7 @@ func (o *office) compare(c checkIn) {
 		return
 	}
 	index, same, ok := fsm.Compare(c.marks(), o.r.f.Sums())
-	key := "sums " + c.ID
+	key := "office sums " + c.ID
 	switch {
 	case ok && !same:
 		o.n.alarms.raise(key, fmt.Sprintf("the tables of %s differ from the leader's at index %d: stop one of the two, put its %s aside, and start it again", c.Name, index, "raft directory"))

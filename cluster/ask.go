@@ -123,6 +123,7 @@ func (a *asker) forget(targets map[string]bool) {
 	for t := range a.mu.heard {
 		if _, ok := targets[t]; !ok {
 			delete(a.mu.heard, t)
+			a.n.alarms.clear("refused " + t)
 		}
 	}
 }

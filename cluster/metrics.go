@@ -24,13 +24,15 @@ var (
 
 func desc(name, help string) *prometheus.Desc { return prometheus.NewDesc("twg_"+name, help, nil, nil) }
 
-func newMetrics(to prometheus.Registerer, n *Node) *metrics {
-	m := &metrics{n: n, commit: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "twg_cluster_commit_seconds",
+func newMetrics(n *Node) *metrics {
+	return &metrics{n: n, commit: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "twg_cluster_commit_seconds",
 		Help: "How long commands took to be committed, on the leader.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)})}
+}
+
+func (m *metrics) register(to prometheus.Registerer) {
 	if to != nil {
 		to.MustRegister(m, m.commit)
 	}
-	return m
 }
 
 // Describe implements prometheus.Collector.

@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -238,4 +239,27 @@ func TestCaseK08WritesAreNotLostWhenTheOnlyNodeIsKilled(t *testing.T) {
 			t.Errorf("%+v %v, held under %d before", info, err, h.Token())
 		}
 	})
+}
+
+func TestAlarmsOfAnOfficeEndWithIt(t *testing.T) {
+	var log strings.Builder
+	a := newAlarms(slog.New(slog.NewTextHandler(&log, nil)))
+	f := func(want ...string) {
+		t.Helper()
+		if got := a.texts(); !slices.Equal(got, want) {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+	a.raise("office even", "two seats")
+	a.raise("name n1", "alive twice")
+	a.raise("name n1", "alive twice")
+	a.raise("name n2", "alive twice, too")
+	f("alive twice", "alive twice, too", "two seats")
+	a.keep("office")
+	f("alive twice", "alive twice, too")
+	a.keep("name ", "name n2")
+	f("alive twice, too")
+	if n := strings.Count(log.String(), "level=ERROR"); n != 3 {
+		t.Errorf("said %d times within a minute:\n%s", n, log.String())
+	}
 }

@@ -94,7 +94,7 @@ func New(o Options) (*Node, error) {
 	n.alarms = newAlarms(n.log)
 	n.book = openBook(filepath.Join(o.Dir, "cluster.json"), n.log)
 	n.asker = newAsker(n, o.Join)
-	n.metrics = newMetrics(o.Registerer, n)
+	n.metrics = newMetrics(n)
 	n.mu.leaderSeen = n.started
 	if o.Backup != nil {
 		n.shelf = newShelf(n)
@@ -109,6 +109,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n.leases = lease.New(lease.Options{Proposer: leaseRoad{n}, Asker: leaseRoad{n}, Holder: o.holder(), Log: n.log})
+	n.metrics.register(o.Registerer)
 	return n, nil
 }
 
@@ -122,6 +123,9 @@ func (n *Node) openDisk() error {
 	}
 	if d.ID != "" && d.Name != n.o.Node {
 		return fmt.Errorf("cluster: %s belongs to node %q and this one is called %q: give it its name back, or move the directory away", n.raftDir(), d.Name, n.o.Node)
+	}
+	if d.Broken != "" {
+		n.log.Warn("the raft directory is not whole and counts as an empty disk: it is put aside, and this node joins as new", "directory", n.raftDir(), "reason", d.Broken)
 	}
 	id := d.ID
 	if id == "" {

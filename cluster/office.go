@@ -76,6 +76,7 @@ func (o *office) run(ctx context.Context) {
 	defer cancel()
 	o.r.office.Store(o)
 	defer o.r.office.Store(nil)
+	defer o.n.alarms.keep("office")
 	o.n.log.Info("this node leads", "term", o.term)
 	o.n.moved.tell()
 	o.n.pokeCheckIn()
@@ -130,11 +131,11 @@ func (o *office) install(ctx context.Context) bool {
 	if err := o.ground(ctx); err != nil {
 		if ctx.Err() == nil {
 			o.n.log.Warn("the leader cannot take its office yet", "error", err)
-			o.n.alarms.raise("office", "the leader cannot take its office: "+err.Error())
+			o.n.alarms.raise("office ground", "the leader cannot take its office: "+err.Error())
 		}
 		return false
 	}
-	o.n.alarms.clear("office")
+	o.n.alarms.clear("office ground")
 	o.open.Store(true)
 	o.n.moved.tell()
 	return true
@@ -290,14 +291,14 @@ func (o *office) judge(v roster.View, s roster.Step) {
 	}
 	if seats%2 == 1 {
 		o.evenSince = time.Time{}
-		o.n.alarms.clear("even")
+		o.n.alarms.clear("office even")
 		return
 	}
 	if o.evenSince.IsZero() {
 		o.evenSince = time.Now()
 	}
 	if time.Since(o.evenSince) > evenTooLong {
-		o.n.alarms.raise("even", fmt.Sprintf("the cluster has had %d seats for %v: %s", seats, time.Since(o.evenSince).Round(time.Second), orElse(s.Why, "no step is possible")))
+		o.n.alarms.raise("office even", fmt.Sprintf("the cluster has had %d seats for %v: %s", seats, time.Since(o.evenSince).Round(time.Second), orElse(s.Why, "no step is possible")))
 	}
 }
 

@@ -45,9 +45,12 @@ func (n *Node) listenToGossip(ctx context.Context) error {
 				n.pokeCheckIn()
 			}
 		}
+		var names []string
 		for _, c := range n.gossip.Conflicts() {
+			names = append(names, "name "+c.Name)
 			n.alarms.raise("name "+c.Name, "two processes go on under the name "+c.Name+": at "+c.A+" and at "+c.B+"; give one of them another node.id, or stop it")
 		}
+		n.alarms.keep("name ", names...)
 		select {
 		case <-ctx.Done():
 			return nil
