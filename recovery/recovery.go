@@ -44,6 +44,10 @@ type Options struct {
 	// Weigh, if not nil, estimates the compressed bytes of a span in raw.
 	Weigh func(context.Context, record.Partition, checkpoint.Span) (int64, error)
 
+	// Share, if not nil, is the part of its time that the agent works, above 0 and at most 1; it rests for what remains, behind each
+	// window.
+	Share func() float64
+
 	Metrics *Metrics
 	Log     *slog.Logger
 }
@@ -182,7 +186,9 @@ func (a *Agent) fillAll(ctx context.Context, due []window) (more bool, err error
 		if bad[w.p] || a.isHeld(w) {
 			continue
 		}
+		started := time.Now()
 		ok, ferr := a.fill(ctx, w, false)
+		a.rest(ctx, time.Since(started))
 		if ferr != nil {
 			err = errors.Join(err, fmt.Errorf("window %v of %v: %w", w.s, w.p, ferr))
 			if destination(ferr) || errors.Is(ferr, errClaims) || ctx.Err() != nil {
@@ -196,6 +202,24 @@ func (a *Agent) fillAll(ctx context.Context, due []window) (more bool, err error
 		}
 	}
 	return false, err
+}
+
+// longestRest bounds a rest: the share may be changed meanwhile.
+const longestRest = time.Minute
+
+// rest leaves time to others after work, as the share says.
+func (a *Agent) rest(ctx context.Context, worked time.Duration) {
+	if a.opt.Share == nil {
+		return
+	}
+	share := a.opt.Share()
+	if share <= 0 || share >= 1 {
+		return
+	}
+	select {
+	case <-time.After(min(time.Duration(float64(worked)*(1-share)/share), longestRest)):
+	case <-ctx.Done():
+	}
 }
 
 // destination reports whether err is a fault that every window would meet.

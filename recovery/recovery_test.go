@@ -84,6 +84,40 @@ func TestNoHotLoopWhileASinkIsAway(t *testing.T) {
 	})
 }
 
+// An agent that may have a quarter of the time takes about four times as long for what it recovers.
+func TestShareLeavesTimeToOthers(t *testing.T) {
+	took := func(share float64) (took time.Duration) {
+		onSite(t, false, func(s *site) {
+			p := s.start(options{agent: recovery.Options{Share: func() float64 { return share }}})
+			e := s.assign(orders)
+			time.Sleep(time.Second)
+			s.table.Fault(on("commit", away))
+			for o := int64(0); o < 4000; o += 20 {
+				s.src.Poll(orders, e, o, o+20)
+				time.Sleep(time.Second)
+			}
+			time.Sleep(5 * time.Minute)
+			s.table.Fault(func(_ context.Context, op string) error { // it is back, and slow
+				if op == "commit" {
+					time.Sleep(time.Second)
+				}
+				return nil
+			})
+			begun := time.Now()
+			for p.agent.Backlog().Windows > 0 && time.Since(begun) < time.Hour {
+				time.Sleep(100 * time.Millisecond)
+			}
+			took = time.Since(begun)
+			s.end(p)
+		})
+		return took
+	}
+	all, quarter := took(1), took(0.25)
+	if quarter < 2*all || quarter > 6*all {
+		t.Errorf("it takes %v with all of the time, and %v with a quarter", all, quarter)
+	}
+}
+
 // A sink that is added later gets the history.
 func TestHistoryIsFilled(t *testing.T) {
 	for _, files := range []bool{false, true} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/stream-arrow/twgd/cluster"
@@ -13,6 +14,7 @@ import (
 	"github.com/stream-arrow/twgd/lease"
 	"github.com/stream-arrow/twgd/recovery"
 	"github.com/stream-arrow/twgd/store"
+	"github.com/stream-arrow/twgd/tuning"
 )
 
 // part is what this process is in its cluster: the control house as the streams and the commands see it.
@@ -114,6 +116,18 @@ func (p *part) status() (json.RawMessage, error) {
 func (p *part) duties() duties {
 	leases := p.node.Leases()
 	return duties{claims: leasedWindows{leases}, elections: offices{leases}, shared: true}
+}
+
+// recoveryShare is the part of its time that recovery works, as `twgd tune recovery.share` sets it for all nodes.
+func (p *part) recoveryShare() float64 {
+	if p == nil {
+		return 1
+	}
+	share, err := strconv.ParseFloat(p.node.Settings()[tuning.Share], 64)
+	if err != nil {
+		return 1
+	}
+	return share
 }
 
 // windowLease is how long a window stays with an agent that has gone silent. A window is renewed while it is worked on.

@@ -38,7 +38,9 @@ func TestClusterOfOne(t *testing.T) {
 	f(exitDone, `"incarnation": 1`, "backup", "ls", "-o", "json")
 	f(exitRefused, "a node runs on", "restore", "--from-disk")
 	l.produce("a", "b")
-	l.until("both rows are there", func() bool { return l.node.streams[0].status().Sinks[0].Covered != nil && *l.node.streams[0].status().Sinks[0].Covered == 2 })
+	l.until("both rows are there", func() bool {
+		return l.node.streams[0].status().Sinks[0].Covered != nil && *l.node.streams[0].status().Sinks[0].Covered == 2
+	})
 	f(exitDone, "one has stopped", "stop")
 	stop()
 }

@@ -97,7 +97,7 @@ func (s *stream) newAgent(r *rooms, i int, exclusive, shared bool) *recovery.Age
 		Copies: func(ctx context.Context) (coverage.Set, error) {
 			return coverage.Merged(ctx, r.bucket, s.cfg.Name, l.Name())
 		},
-		Weigh: r.raw.Weigh, Metrics: s.node.recover, Log: s.log.With("sink", l.Name()),
+		Weigh: r.raw.Weigh, Share: s.node.part.recoveryShare, Metrics: s.node.recover, Log: s.log.With("sink", l.Name()),
 	})
 }
 
