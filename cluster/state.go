@@ -37,7 +37,7 @@ func (n *Node) Roles() []string {
 func (n *Node) Ready() (reasons []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.mu.replica != nil && n.mu.replica.q.State().DiskFull {
+	if n.mu.diskFull || n.mu.replica != nil && n.mu.replica.q.State().DiskFull {
 		reasons = append(reasons, "disk_full: the data directory has no room for the log")
 	}
 	switch {
