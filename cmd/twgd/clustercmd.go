@@ -24,7 +24,7 @@ func joinCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "join HOST:PORT -c FILE",
 		Short: "Run a node that joins a cluster",
-		Long: "Runs a node like `twgd run`, with HOST:PORT (cluster.listen of any member) in the place of cluster.join. It never founds a\n" +
+		Long: "Runs a node like `twgd run`, with HOST:PORT (cluster.listen of any member) besides cluster.join. It never founds a\n" +
 			"cluster: where nobody answers there it waits, and says so. After the first time `twgd run` does as well.",
 		Example: "  twgd join 10.0.0.1:7481 -c /etc/twgd/twgd.yaml --secret-file /etc/twgd/secret",
 		Args:    usage(cobra.ExactArgs(1)),
