@@ -175,6 +175,11 @@ func restoreCommand() *cobra.Command {
 		if cfg.Cluster.Size == 0 {
 			return fail(exitUsage, errors.New("cluster.size is 0: a node for itself has nothing to restore"))
 		}
+		free, err := ofStopped(cfg)
+		if err != nil {
+			return err
+		}
+		defer free()
 		r, err := restore(cmd.Context(), cfg, *disk, *lost)
 		if err != nil {
 			return refused(err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,6 +19,7 @@ import (
 	"github.com/stream-arrow/twgd/admin"
 	"github.com/stream-arrow/twgd/cluster"
 	"github.com/stream-arrow/twgd/config"
+	"github.com/stream-arrow/twgd/store"
 )
 
 func joinCommand() *cobra.Command {
@@ -114,6 +116,11 @@ func dropStopped(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
+	free, err := ofStopped(cfg)
+	if err != nil {
+		return err
+	}
+	defer free()
 	if err := cluster.Drop(cfg.Node.DataDir); err != nil {
 		return refused(err)
 	}
@@ -121,6 +128,18 @@ func dropStopped(cmd *cobra.Command, file string) error {
 		_, err := fmt.Fprintf(to, "the cluster's state of %s is put aside; it joins anew at its next start\n", cfg.Node.ID)
 		return err
 	})
+}
+
+// ofStopped takes the data directory for a command that is for a node which does not run. It is refused while one does.
+func ofStopped(cfg *config.Config) (free func(), err error) {
+	lock, err := store.Lock(filepath.Join(cfg.Node.DataDir, "lock"))
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		return nil, fail(exitRefused, fmt.Errorf("refused: a node runs on %s: stop it first (twgd stop; where something starts it again, that as well): %w", cfg.Node.DataDir, err))
+	case err != nil:
+		return nil, fmt.Errorf("taking the data directory: %w", err)
+	}
+	return func() { _ = lock.Unlock() }, nil
 }
 
 // refused gives what is unsafe its exit code.
@@ -186,10 +205,12 @@ func writeCluster(to io.Writer, st *cluster.Status) {
 	if b := st.Backup; b != nil {
 		fmt.Fprintln(to, "  last backup:", lastBackup(b))
 	}
+	said := map[string]bool{"": true}
 	for _, text := range append([]string{st.Waiting, st.Mend}, st.Alarms...) {
-		if text != "" {
+		if !said[text] {
 			fmt.Fprintln(to, " ", text)
 		}
+		said[text] = true
 	}
 }
 
@@ -204,7 +225,7 @@ func tolerates(n int) string {
 }
 
 func lastBackup(b *cluster.BackupStatus) string {
-	text := "none yet"
+	text := "none is known of; twgd backup ls asks the store"
 	if b.Last != nil {
 		text = b.Last.UTC().Format(time.RFC3339)
 	}
