@@ -115,6 +115,9 @@ func (n *Node) leaveForGood() error {
 // ErrLeft is the reason given to Options.Stop: this node has left its cluster for good.
 var ErrLeft = errors.New("the node has left the cluster for good")
 
+// refusedWithin is how long a leave that is not waited for listens for a refusal: the leader knows at once.
+const refusedWithin = time.Second
+
 // Leave makes a node leave for good. Without a name it is this one: it announces that, hands over what it holds, and when the leader has
 // written its tombstone its state is dropped and the process is asked to end. Of another node, which must be dead, the leader writes down
 // that it leaves: its seat is taken away and its tombstone stays. With Drop this node gives up its founding without asking anybody.
@@ -132,12 +135,15 @@ func (n *Node) Leave(ctx context.Context, l LeaveOptions) error {
 	n.mu.departure.outcome = outcome
 	n.mu.Unlock()
 	n.announce(roster.Leaving)
+	var announced <-chan time.Time
 	if !l.Wait {
-		return nil
+		announced = time.After(refusedWithin)
 	}
 	select {
 	case err := <-outcome:
 		return err
+	case <-announced:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -180,10 +180,12 @@ func writeCluster(to io.Writer, st *cluster.Status) {
 	if b := st.Backup; b != nil {
 		fmt.Fprintln(to, "  last backup:", lastBackup(b))
 	}
+	said := map[string]bool{"": true}
 	for _, text := range append([]string{st.Waiting, st.Mend}, st.Alarms...) {
-		if text != "" {
+		if !said[text] {
 			fmt.Fprintln(to, " ", text)
 		}
+		said[text] = true
 	}
 }
 
@@ -198,7 +200,7 @@ func tolerates(n int) string {
 }
 
 func lastBackup(b *cluster.BackupStatus) string {
-	text := "none yet"
+	text := "none is known of; twgd backup ls asks the store"
 	if b.Last != nil {
 		text = b.Last.UTC().Format(time.RFC3339)
 	}
