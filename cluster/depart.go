@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/stream-arrow/twgd/roster"
@@ -149,8 +150,13 @@ func (n *Node) Leave(ctx context.Context, l LeaveOptions) error {
 	}
 }
 
-// dropFounding gives up this node's founding and begins anew, in place: it will join another.
+// dropFounding gives up this node's founding and begins anew, in place: it will join another. While this cluster serves and no other
+// founding has met it, that is refused: the seat would stay behind, with nobody to fill it.
 func (n *Node) dropFounding(ctx context.Context) error {
+	if s := n.Status(); s.Tolerance != nil && !n.alarms.raised("conflict") {
+		return fmt.Errorf("%w: the cluster serves, led by %s, and no other founding has met it: `twgd leave` takes this node out; --drop is for where two foundings have met",
+			ErrUnsafe, s.Leader)
+	}
 	done := make(chan error, 1)
 	n.mu.Lock()
 	n.mu.departure.drop = done

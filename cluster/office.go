@@ -163,6 +163,7 @@ func (o *office) settle(ctx context.Context) error {
 		{tuning.Size, strconv.Itoa(o.n.o.Size)},
 		{tuning.Settle, o.n.o.Settle.String()},
 		{tuning.VoterBudget, strconv.FormatFloat(o.n.o.VoterBudget, 'g', -1, 64)},
+		{tuning.Share, "1"},
 	} {
 		if _, ok := have[kv[0]]; ok {
 			continue

@@ -82,6 +82,11 @@ func leaveCommand() *cobra.Command {
 		if _, err := c.Call(cmd.Context(), "leave", a, nil); err != nil {
 			return err
 		}
+		if a.Wait && a.Node == "" {
+			if err := gone(cmd, cfg.Node.DataDir); err != nil {
+				return err
+			}
+		}
 		return show(cmd, struct {
 			Node string `json:"node"`
 			Done bool   `json:"done"`
