@@ -79,13 +79,30 @@ func (s *Source) memberIs(m *member) bool {
 	return s.member == m && !s.closed
 }
 
+// unjoined is how long a member that the group has not taken in yet waits to leave. Its request to join is answered only when the
+// group has given up a member that died, and nothing was assigned that others would wait for.
+const unjoined = 5 * time.Second
+
 // leave ends the membership, and waits for the group to know it while ctx lasts.
 func (m *member) leave(ctx context.Context) error {
-	err := m.LeaveGroupContext(ctx)
+	err := m.say(ctx)
 	m.cancel()
 	m.Close()
 	<-m.ended
 	return err
+}
+
+// say tells the group that this member leaves.
+func (m *member) say(ctx context.Context) error {
+	if _, generation := m.GroupMetadata(); generation >= 0 {
+		return m.LeaveGroupContext(ctx)
+	}
+	asking, cancel := context.WithTimeout(ctx, unjoined)
+	defer cancel()
+	if err := m.LeaveGroupContext(asking); asking.Err() == nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // listen hears what the group has to complain about.
