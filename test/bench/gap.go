@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -18,7 +20,7 @@ func measureGaps(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	var left, killed, ended, calm []float64
+	var left, killed, ended, calm, bareLeft, bareKilled []float64
 	for i := range 2 * b.rounds() {
 		kill := i%2 == 1
 		g, err := t.round(ctx, kill)
@@ -27,16 +29,18 @@ func measureGaps(ctx context.Context, b *bench) (err error) {
 		}
 		calm = append(calm, g.calm)
 		if kill {
-			killed = append(killed, g.gap)
+			killed, bareKilled = append(killed, g.gap), append(bareKilled, g.bare)
 		} else {
-			left, ended = append(left, g.gap), append(ended, g.ended)
+			left, bareLeft, ended = append(left, g.gap), append(bareLeft, g.bare), append(ended, g.ended)
 		}
 	}
 	r := &b.report
 	r.add("longest time without an answer in a second of calm", "ms", calm)
 	r.add("the leader is told to end: longest time without an answer", "ms", left, aim{AtMost: 50})
+	r.add("the leader is told to end: longest time without a bare sync", "ms", bareLeft)
 	r.add("the leader is told to end: until its process has ended", "ms", ended)
 	r.add("the leader is killed: longest time without an answer", "ms", killed, aim{AtMost: 3000})
+	r.add("the leader is killed: longest time without a bare sync", "ms", bareKilled)
 	return nil
 }
 
@@ -110,6 +114,7 @@ func (t *trio) leader(ctx context.Context) (place, error) {
 type gap struct {
 	calm  float64 // longest time without an answer before the leader ended
 	gap   float64 // and from then on
+	bare  float64 // longest time, from then on, without a sync of a file beside that is synced every few milliseconds: how the disk was
 	ended float64 // until its process had ended
 }
 
@@ -129,6 +134,10 @@ func (t *trio) round(ctx context.Context, kill bool) (g gap, err error) {
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	h := beat(beating, t.ours.node.Leases(), t.rounds)
+	disk, err := tap(beating, t.all[2].dir)
+	if err != nil {
+		return g, err
+	}
 	time.Sleep(calmFor)
 	at := time.Now()
 	n, after := t.processes[p.name], afterEnd
@@ -145,18 +154,72 @@ func (t *trio) round(ctx context.Context, kill bool) (g gap, err error) {
 	end := time.Now()
 	stop()
 	g.calm, g.gap = h.longest(at.Add(-calmFor*3/4), at), h.longest(at, end)
-	return g, errors.Join(h.wait(ctx), t.start(p))
+	g.bare = disk.longest(at, end)
+	return g, errors.Join(h.wait(ctx), disk.wait(), t.start(p))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// heart proposes commands and notes when they are answered.
-type heart struct {
+// answers are when something was answered.
+type answers struct {
 	running sync.WaitGroup
 	first   firstError
-	free    chan *pulse
 	mu      sync.Mutex
-	answers []time.Time
+	at      []time.Time
+}
+
+// note takes in how something ended, unless ctx ended before.
+func (a *answers) note(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	a.first.note(err)
+	if err == nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.at = append(a.at, time.Now())
+	}
+}
+
+// longest is the longest time without an answer between two times, in milliseconds.
+func (a *answers) longest(from, to time.Time) float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return longestGap(a.at, from, to)
+}
+
+func (a *answers) wait() error {
+	a.running.Wait()
+	return a.first.get()
+}
+
+// tapEvery is the pause between two syncs that tell how the disk is.
+const tapEvery = 5 * time.Millisecond
+
+// tap syncs a file again and again until ctx ends.
+func tap(ctx context.Context, dir string) (*answers, error) {
+	f, err := os.Create(filepath.Join(dir, "tap"))
+	if err != nil {
+		return nil, err
+	}
+	a := &answers{}
+	a.running.Go(func() {
+		defer f.Close()
+		tick := time.NewTicker(tapEvery)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			_, err := f.Write(make([]byte, entrySize))
+			a.note(ctx, errors.Join(err, f.Sync()))
+			<-tick.C
+		}
+	})
+	return a, nil
+}
+
+// heart proposes commands and notes when they are answered.
+type heart struct {
+	answers
+	free chan *pulse
 }
 
 // atOnce bounds how many commands wait for an answer.
@@ -206,25 +269,6 @@ func (p *pulse) propose(ctx context.Context, leases *lease.Client) error {
 	held, ok, err := leases.Try(ctx, p.name, time.Minute)
 	p.held = held
 	return errors.Join(err, notTaken(p.name, ok || err != nil))
-}
-
-func (h *heart) note(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	h.first.note(err)
-	if err == nil {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.answers = append(h.answers, time.Now())
-	}
-}
-
-// longest is the longest time without an answer between two times, in milliseconds.
-func (h *heart) longest(from, to time.Time) float64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return longestGap(h.answers, from, to)
 }
 
 // longestGap is the longest time between two answers of which the later comes after from, or from the last answer until to.
