@@ -50,6 +50,12 @@ func (a *alarms) clear(key string) {
 	delete(a.mu.open, key)
 }
 
+func (a *alarms) raised(key string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.open[key] != nil
+}
+
 // keep clears all alarms whose key begins with prefix, except these keys.
 func (a *alarms) keep(prefix string, keys ...string) {
 	a.mu.Lock()

@@ -76,7 +76,7 @@ func (o *office) compare(c checkIn) {
 func (o *office) answer(c checkIn) answer {
 	rows, f := o.r.rows(), o.r.facts()
 	a := answer{Leader: leaderAt{o.r.n.id(), o.n.address()}, Leading: true, Term: o.term, Founding: hexOf(f.Founding), Incarnation: f.Incarnation,
-		Confirmed: f.Confirmed, Settings: o.r.settings(), Tombstone: rows.Tombs[c.ID], Alarms: o.n.alarms.texts()}
+		Confirmed: f.Confirmed, Settings: o.r.settings(), Tombstone: rows.Tombs[c.ID], Alarms: o.n.alarms.texts(), Backup: o.n.shelf.status()}
 	a.Granted, a.Refused = rows.Grants[c.ID], rows.Refused[c.ID]
 	o.mu.Lock()
 	v := o.mu.view
@@ -85,7 +85,7 @@ func (o *office) answer(c checkIn) answer {
 	for i := range v.Nodes {
 		x := &v.Nodes[i]
 		a.Stuck = a.Stuck || x.ID == c.ID && x.Stuck
-		if x.ID != c.ID && x.Name == c.Name && x.Contact && !x.Superseded && x.Role != roster.None {
+		if x.ID != c.ID && x.Name == c.Name && x.Addr != c.Address && x.Contact && !x.Superseded && x.Role != roster.None {
 			a.Elsewhere = x.Addr
 		}
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/stream-arrow/twgd/roster"
@@ -115,6 +116,9 @@ func (n *Node) leaveForGood() error {
 // ErrLeft is the reason given to Options.Stop: this node has left its cluster for good.
 var ErrLeft = errors.New("the node has left the cluster for good")
 
+// refusedWithin is how long a leave that is not waited for listens for a refusal: the leader knows at once.
+const refusedWithin = time.Second
+
 // Leave makes a node leave for good. Without a name it is this one: it announces that, hands over what it holds, and when the leader has
 // written its tombstone its state is dropped and the process is asked to end. Of another node, which must be dead, the leader writes down
 // that it leaves: its seat is taken away and its tombstone stays. With Drop this node gives up its founding without asking anybody.
@@ -132,19 +136,27 @@ func (n *Node) Leave(ctx context.Context, l LeaveOptions) error {
 	n.mu.departure.outcome = outcome
 	n.mu.Unlock()
 	n.announce(roster.Leaving)
+	var announced <-chan time.Time
 	if !l.Wait {
-		return nil
+		announced = time.After(refusedWithin)
 	}
 	select {
 	case err := <-outcome:
 		return err
+	case <-announced:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// dropFounding gives up this node's founding and begins anew, in place: it will join another.
+// dropFounding gives up this node's founding and begins anew, in place: it will join another. While this cluster serves and no other
+// founding has met it, that is refused: the seat would stay behind, with nobody to fill it.
 func (n *Node) dropFounding(ctx context.Context) error {
+	if s := n.Status(); s.Tolerance != nil && !n.alarms.raised("conflict") {
+		return fmt.Errorf("%w: the cluster serves, led by %s, and no other founding has met it: `twgd leave` takes this node out; --drop is for where two foundings have met",
+			ErrUnsafe, s.Leader)
+	}
 	done := make(chan error, 1)
 	n.mu.Lock()
 	n.mu.departure.drop = done

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -238,6 +239,21 @@ func TestCaseK17CompletingAfterTheLeaseWasTakenIsRefused(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if err := held.Done(l.ctx); !errors.Is(err, lease.ErrStale) {
 			t.Errorf("completing under a stale token: %v", err)
+		}
+	})
+}
+
+// Giving up a founding is for where two have met: in a cluster that serves it would leave a seat behind that nobody fills.
+func TestDropIsRefusedWhileTheClusterServes(t *testing.T) {
+	bubble(t, func(l *lab) {
+		l.three()
+		for _, p := range l.procs {
+			if err := p.n.Leave(l.ctx, LeaveOptions{Drop: true}); !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), "twgd leave") {
+				t.Errorf("%s: %v", p.name, err)
+			}
+		}
+		if l.procs["n2"].voters() != "n1 n2 n3" {
+			t.Error("seats have changed")
 		}
 	})
 }

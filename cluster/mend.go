@@ -15,6 +15,9 @@ func mend(v roster.StartView, peers []heard) string {
 	if len(v.Seats) == 0 || len(up) > len(v.Seats)/2 {
 		return ""
 	}
+	if i := slices.IndexFunc(peers, func(h heard) bool { return isForeign(h.err) }); i >= 0 {
+		return fmt.Sprintf("%d of %d seats answer in a way that this node understands: %v", len(up), len(v.Seats), peers[i].err)
+	}
 	lost := slices.Concat(silent, fresh)
 	slices.Sort(lost)
 	text := fmt.Sprintf("%d of %d seats", len(up), len(v.Seats))

@@ -106,6 +106,7 @@ type answer struct {
 	Seats       int               `json:"seats"`
 	Leases      int               `json:"leases"`
 	Alarms      []string          `json:"alarms,omitempty"`
+	Backup      *BackupStatus     `json:"backup,omitempty"` // how the leader's last backup went
 }
 
 type leaveCall struct {

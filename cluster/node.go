@@ -44,7 +44,8 @@ type Node struct {
 
 	end context.CancelCauseFunc // ends Run at once
 
-	forceAt time.Time // when a forced candidacy may be tried again; the steersman's own
+	forceAt time.Time // when a forced candidacy may be tried again; the steersman's own, like what follows
+	openAt  time.Time // when Raft may be opened again, after its disk was full
 
 	steerAt chan struct{} // pokes
 	checkAt chan struct{}
@@ -56,6 +57,7 @@ type Node struct {
 		id       string // name~birth of the disk
 		hasState bool   // the disk holds a log or a snapshot
 		replica  *replica
+		diskFull bool // Raft could not be opened for want of room
 		parked   bool // a leader has no role for this node: Raft stays closed
 
 		answer            *answer // newest of a leader

@@ -130,7 +130,6 @@ func (o *office) round(ctx context.Context, st quorum.State) bool {
 func (o *office) install(ctx context.Context) bool {
 	if err := o.ground(ctx); err != nil {
 		if ctx.Err() == nil {
-			o.n.log.Warn("the leader cannot take its office yet", "error", err)
 			o.n.alarms.raise("office ground", "the leader cannot take its office: "+err.Error())
 		}
 		return false
@@ -164,6 +163,7 @@ func (o *office) settle(ctx context.Context) error {
 		{tuning.Size, strconv.Itoa(o.n.o.Size)},
 		{tuning.Settle, o.n.o.Settle.String()},
 		{tuning.VoterBudget, strconv.FormatFloat(o.n.o.VoterBudget, 'g', -1, 64)},
+		{tuning.Share, "1"},
 	} {
 		if _, ok := have[kv[0]]; ok {
 			continue
@@ -283,6 +283,7 @@ func (o *office) clerk(st quorum.State) (roster.Command, bool) {
 // judge raises the alarms that follow from a look.
 func (o *office) judge(v roster.View, s roster.Step) {
 	o.rested.Store(s.Kind == roster.Rest)
+	o.judgeNames(v)
 	seats := 0
 	for i := range v.Nodes {
 		if v.Nodes[i].Role == roster.Voter {
@@ -300,6 +301,25 @@ func (o *office) judge(v roster.View, s roster.Step) {
 	if time.Since(o.evenSince) > evenTooLong {
 		o.n.alarms.raise("office even", fmt.Sprintf("the cluster has had %d seats for %v: %s", seats, time.Since(o.evenSince).Round(time.Second), orElse(s.Why, "no step is possible")))
 	}
+}
+
+// judgeNames raises an alarm where two disks of one name have both been in contact for a while. A node that starts on a new disk is not meant: its
+// old one falls silent.
+func (o *office) judgeNames(v roster.View) {
+	at := map[string]string{}
+	var twins []string
+	for i := range v.Nodes {
+		x := &v.Nodes[i]
+		if !x.Contact || !x.Steady {
+			continue
+		}
+		if other, two := at[x.Name]; two {
+			twins = append(twins, "twin "+x.Name)
+			o.n.alarms.raise("twin "+x.Name, fmt.Sprintf("two nodes are called %s: at %s and at %s; stop one of them and give it another node.id", x.Name, min(other, x.Addr), max(other, x.Addr)))
+		}
+		at[x.Name] = x.Addr
+	}
+	o.n.alarms.keep("twin ", twins...)
 }
 
 func orElse(a, b string) string {

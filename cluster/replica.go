@@ -47,6 +47,9 @@ func (n *Node) openReplica() error {
 			return err
 		}
 	}
+	if time.Now().Before(n.openAt) {
+		return nil
+	}
 	f := fsm.New()
 	o := quorum.Options{Dir: n.raftDir(), FSM: f, Log: n.log}
 	if n.port != nil {
@@ -55,6 +58,9 @@ func (n *Node) openReplica() error {
 		_, o.Transport = raft.NewInmemTransport(raft.ServerAddress(n.id()))
 	}
 	q, err := quorum.Open(o)
+	if n.full(err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("cluster: starting raft: %w", err)
 	}
@@ -71,6 +77,21 @@ func (n *Node) openReplica() error {
 	go r.attend(ctx)
 	n.pokeCheckIn()
 	return nil
+}
+
+// full reports whether Raft could not be opened because the disk is full. The node lives on without it, and tries again.
+func (n *Node) full(err error) bool {
+	full := errors.Is(err, quorum.ErrDiskFull)
+	n.mu.Lock()
+	n.mu.diskFull = full
+	n.mu.Unlock()
+	if !full {
+		n.alarms.clear("disk")
+		return false
+	}
+	n.openAt = time.Now().Add(reopenAfter)
+	n.alarms.raise("disk", "disk_full: "+n.raftDir()+" has no room for the log; Raft starts when there is some")
+	return true
 }
 
 // closeReplica stops Raft if it runs, the office first.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stream-arrow/twgd/backup"
 	"github.com/stream-arrow/twgd/cluster/quorum"
 	"github.com/stream-arrow/twgd/roster"
 )
@@ -78,13 +80,26 @@ func Restore(ctx context.Context, o Options, lost []string) (Restored, error) {
 	if err := n.mayRestore(ctx, peers, lost); err != nil {
 		return Restored{}, err
 	}
-	r := Restored{ServerID: n.id(), Next: "start this node", From: "no backup verifies: the tables begin empty"}
-	if info, rc, err := o.Backup.Place.Newest(ctx, verifySnapshot); err == nil {
-		r.From = info.Name
-		rc.Close()
+	r := Restored{ServerID: n.id(), Next: "start this node"}
+	if r.From, err = newestName(ctx, o.Backup.Place); err != nil {
+		return Restored{}, err
 	}
 	r.Incarnation, err = n.claimNext(ctx)
 	return r, err
+}
+
+// newestName names what will be restored. A backup that is there and cannot be read now is no reason to begin with empty tables: nothing is claimed.
+func newestName(ctx context.Context, p *backup.Place) (string, error) {
+	info, r, err := p.Newest(ctx, verifySnapshot)
+	switch {
+	case errors.Is(err, backup.ErrNone):
+		return "nothing (no backup verifies: the tables begin empty)", nil
+	case errors.Is(err, backup.ErrIdentity):
+		return "", fmt.Errorf("%w: the newest backup cannot be read: %w; set cluster.backup.identity_file", ErrUnsafe, err)
+	case err != nil:
+		return "", fmt.Errorf("reading the newest backup: %w", err)
+	}
+	return info.Name, r.Close()
 }
 
 // claimNext claims the incarnation after the newest that the store or this disk knows.
@@ -174,8 +189,12 @@ func further(h hello, disk quorum.Disk) bool {
 	return h.ID != disk.ID && (h.LastTerm > disk.LastTerm || h.LastTerm == disk.LastTerm && h.LastIndex > disk.LastIndex)
 }
 
+// noLeader: who answers and cannot be understood is not silent, and may well be led.
 func noLeader(peers []heard) error {
 	for _, h := range peers {
+		if isForeign(h.err) {
+			return fmt.Errorf("%w: %w: until that is mended nobody knows whether the cluster is alive", ErrUnsafe, h.err)
+		}
 		if h.answered() && h.hello.Leader.ID != "" {
 			return fmt.Errorf("%w: %s leads, as %s says: the cluster is alive", ErrUnsafe, roster.NameOf(h.hello.Leader.ID), h.hello.Name)
 		}

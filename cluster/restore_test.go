@@ -169,7 +169,7 @@ func TestTwoConfirmedFoundingsRaiseAnAlarmAndOneIsDropped(t *testing.T) {
 			conflict := func(s string) bool {
 				return strings.Contains(s, "two confirmed foundings") && strings.Contains(s, "twgd leave --drop")
 			}
-			return slices.ContainsFunc(a.n.Status().Alarms, conflict)
+			return slices.ContainsFunc(a.n.Status().Alarms, conflict) && slices.ContainsFunc(b.n.Status().Alarms, conflict)
 		})
 		if err := b.n.Leave(l.ctx, LeaveOptions{Drop: true}); err != nil {
 			t.Fatal(err)

@@ -37,7 +37,7 @@ func (n *Node) Roles() []string {
 func (n *Node) Ready() (reasons []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.mu.replica != nil && n.mu.replica.q.State().DiskFull {
+	if n.mu.diskFull || n.mu.replica != nil && n.mu.replica.q.State().DiskFull {
 		reasons = append(reasons, "disk_full: the data directory has no room for the log")
 	}
 	switch {
@@ -99,6 +99,8 @@ func (n *Node) Status() Status {
 	}
 	if fresh {
 		s.fromAnswer(a)
+	} else {
+		s.Members = n.unheard(s.Members)
 	}
 	s.State = stateOf(v, m, &s, fresh)
 	if m.Kind != roster.Serve {
@@ -131,11 +133,28 @@ func (s *Status) fromAnswer(a *answer) {
 	s.Leader, s.Term = roster.NameOf(a.Leader.ID), max(s.Term, a.Term)
 	seats, tolerance, leases, dedup := a.Seats, a.Tolerance, a.Leases, 0
 	s.Seats, s.Tolerance, s.Leases, s.Dedup = &seats, &tolerance, &leases, &dedup
+	if a.Backup != nil && s.Backup != nil {
+		s.Backup = a.Backup // the leader makes them
+	}
 	for _, t := range a.Alarms {
 		if !slices.Contains(s.Alarms, t) {
 			s.Alarms = append(s.Alarms, t)
 		}
 	}
+}
+
+// unheard are the members that a leader told of some time ago, with those marked as failed that do not answer this node now.
+func (n *Node) unheard(members []MemberStatus) []MemberStatus {
+	me, all := n.id(), n.asker.all()
+	out := slices.Clone(members)
+	for i := range out {
+		m := &out[i]
+		answers := func(h heard) bool { return h.answered() && h.hello.ID == m.ServerID }
+		if m.ServerID != me && m.State == "active" && !slices.ContainsFunc(all, answers) {
+			m.State = "failed"
+		}
+	}
+	return out
 }
 
 // stateOf is the one word for how the cluster is, as this node sees it.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	"github.com/stream-arrow/twgd/cluster/gossip"
 )
@@ -36,8 +37,13 @@ func (n *Node) gossipMembers() []gossip.Member {
 	return n.gossip.Members()
 }
 
-// listenToGossip takes in where others are, as soon as gossip tells, and raises an alarm where a name is alive twice.
+// clashEvery is how often it is looked whether a name is still alive twice.
+const clashEvery = 10 * time.Second
+
+// listenToGossip takes in where others are, as soon as gossip tells, and raises an alarm as long as a name is alive twice.
 func (n *Node) listenToGossip(ctx context.Context) error {
+	tick := time.NewTicker(clashEvery)
+	defer tick.Stop()
 	for {
 		for _, m := range n.gossip.Members() {
 			if m.Alive && n.book.see(m.ServerID, m.Address) {
@@ -48,13 +54,15 @@ func (n *Node) listenToGossip(ctx context.Context) error {
 		var names []string
 		for _, c := range n.gossip.Conflicts() {
 			names = append(names, "name "+c.Name)
-			n.alarms.raise("name "+c.Name, "two processes go on under the name "+c.Name+": at "+c.A+" and at "+c.B+"; give one of them another node.id, or stop it")
+			n.alarms.raise("name "+c.Name, "two processes go on under the name "+c.Name+": at "+c.A+" and at "+c.B+"; stop one of them: where its disk is a copy, "+
+				"its raft directory has to go before it starts again, under another node.id")
 		}
 		n.alarms.keep("name ", names...)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-n.gossip.Changed():
+		case <-tick.C:
 		}
 	}
 }

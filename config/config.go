@@ -39,7 +39,7 @@ type Node struct {
 	HTTP          unit.Address  `yaml:"http" default:"127.0.0.1:7480" doc:"Address of /live, /ready, /metrics, /status and the status page."`
 	ShutdownGrace unit.Duration `yaml:"shutdown_grace" default:"25s" min:"1s" max:"1h" doc:"How long a graceful end may take."`
 	Log           Log           `yaml:"log" doc:"The log, one line an event."`
-	Ordinal       Ordinal       `yaml:"ordinal" default:"auto" doc:"The node's number; the lowest hold the votes. auto is the number that ends node.id, if one does."`
+	Ordinal       Ordinal       `yaml:"ordinal" default:"auto" doc:"The node's number; the lowest hold the votes. auto is the number that ends node.id, if one does; a node of mode recovery has none."`
 }
 
 // Log says what is logged and how.

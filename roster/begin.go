@@ -261,12 +261,12 @@ func (v *StartView) restore() (Move, bool) {
 	_, may, text := v.mayFound()
 	switch silent := v.unproved(); {
 	case !s.Restore:
-		return Move{Kind: Hold, Text: "waiting for a node with state, " + before + " and restore is never: twgd restore insists"}, true
+		return Move{Kind: Hold, Text: "waiting for a node with state, " + before + " and restore is never: stop this node and run twgd restore to insist"}, true
 	case v.Asking < v.FoundAfter:
 		return Move{Kind: Hold, Text: fmt.Sprintf("waiting for a node with state until %s have passed, %s", v.FoundAfter, before)}, true
 	case len(silent) > 0:
 		return Move{Kind: Hold, Text: "waiting: " + before + ", and these seats are not proved empty: " + strings.Join(silent, ", ") +
-			"; if their disks are lost: twgd restore --lost " + strings.Join(silent, ",")}, true
+			"; start them; if they are another cluster's, change cluster.name or cluster.backup.to; if their disks are lost, stop this node, run: twgd restore --lost " + strings.Join(silent, ",") + ", and start it again"}, true
 	case !may:
 		return Move{Kind: Hold, Text: text}, true
 	}

@@ -256,6 +256,14 @@ func (s *scene) removeLost() (Step, bool) {
 }
 
 // keepStandbys keeps two servers more than seats are wanted. One that cannot be sent anything makes room for the next.
+// twin: its name is in contact elsewhere, on another disk that holds a part. One of the two is a mistake, and the newer one waits. At one
+// address it is one node, on a new disk.
+func (s *scene) twin(n *Node) bool {
+	return s.any(func(o *Node) bool {
+		return o.Name == n.Name && o.ID != n.ID && o.Addr != n.Addr && o.Contact && o.Role != None
+	})
+}
+
 func (s *scene) keepStandbys() (Step, bool) {
 	if n := s.highest(func(n *Node) bool { return n.Role == Nonvoter && n.Stuck }); n != nil {
 		return step(Remove, n, "%s does not get on: nothing can be sent to "+n.Addr)
@@ -263,6 +271,6 @@ func (s *scene) keepStandbys() (Step, bool) {
 	if s.count(func(n *Node) bool { return n.Role != None }) >= s.Size+2 {
 		return pass()
 	}
-	n := s.best(func(n *Node) bool { return n.Role == None && stays(n) && !n.Stuck })
+	n := s.best(func(n *Node) bool { return n.Role == None && stays(n) && !n.Stuck && !s.twin(n) })
 	return step(AddNonvoter, n, "%s is taken in as a standby")
 }

@@ -11,7 +11,7 @@ func (v *StartView) deadline() (Move, bool) {
 	case d.Intent == Stays:
 		return no()
 	case d.Forced:
-		return Move{Kind: StopNow, Text: "handoff not done: a second signal; " + v.whyNot()}, true
+		return Move{Kind: StopNow, Text: "handoff not done: told to end while it was leaving; " + v.whyNot()}, true
 	case d.Intent == Terminating && d.Left <= LastGrace && !v.granted():
 		return Move{Kind: StopNow, Text: "handoff not done: the grace period ends; " + v.whyNot()}, true
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// modelTime is how long each search may take: 2 s with -short, else 10 s, or what TWGD_MODEL_TIME says ("20s").
+// modelTime is how long each search may take: 2 s with -short, else 5 s, or what TWGD_MODEL_TIME says ("20s").
 func modelTime(t testing.TB) time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("TWGD_MODEL_TIME")); err == nil {
 		return d
@@ -20,7 +20,7 @@ func modelTime(t testing.TB) time.Duration {
 	if testing.Short() {
 		return 2 * time.Second
 	}
-	return 10 * time.Second
+	return 5 * time.Second
 }
 
 // search is one look for a world that breaks an invariant.

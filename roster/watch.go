@@ -57,8 +57,8 @@ type heard struct {
 // CheckIn notes what a node says. lastIndex is the leader's own at this moment: the lag is taken against it.
 func (w *Watch) CheckIn(now time.Duration, c CheckIn, lastIndex uint64) {
 	h := w.of(c.ID, now)
-	if h == nil || c.Nonce == h.retired && c.Nonce != 0 {
-		return
+	if h == nil || c.Nonce == h.retired && c.Nonce != 0 && now-h.checked <= ContactFor {
+		return // late news of a process that another has followed
 	}
 	h.hear(now)
 	if h.last.Nonce != c.Nonce {

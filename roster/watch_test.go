@@ -201,6 +201,28 @@ func TestReturnedIsAnotherProcess(t *testing.T) {
 	d.want("n3", "returned, and going again", d.node("n3").Returned, false)
 }
 
+// A process that goes on when the one that followed it has fallen silent is the one that lives: of a copied disk the copy was stopped.
+func TestWhoGoesOnAloneIsHeard(t *testing.T) {
+	d := newDesk(t)
+	copied := func(c *CheckIn) { c.Nonce, c.Addr = 8, "copy:1" }
+	d.in("n3")
+	d.in("n3", copied)
+	d.now += ContactFor
+	d.in("n3")
+	if got := d.node("n3").Addr; got != "copy:1" {
+		t.Errorf("the one before is heard at once: %s", got)
+	}
+	d.now++
+	d.in("n3")
+	if got := d.node("n3").Addr; got != "n3:7481" {
+		t.Errorf("the one that lives is not heard: %s", got)
+	}
+	d.in("n3", copied)
+	if got := d.node("n3").Addr; got != "n3:7481" {
+		t.Errorf("what is late of the other is heard: %s", got)
+	}
+}
+
 func TestJustGranted(t *testing.T) {
 	d := newDesk(t)
 	d.in("n3")

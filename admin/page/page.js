@@ -15,7 +15,7 @@ function element(name, text, kind) {
 }
 
 // words are the columns that hold no numbers.
-const words = new Set(["state", "last error"]);
+const words = new Set(["state", "last error", "roles", "address"]);
 
 function table(caption, heads, rows) {
   const t = element("table");
@@ -39,7 +39,7 @@ function table(caption, heads, rows) {
   return scroll;
 }
 
-const levels = {live: "good", running: "good", lagging: "warn", retrying: "warn", paused: "warn", starting: "work", stopped: "warn", blocked: "bad"};
+const levels = {live: "good", running: "good", ok: "good", active: "good", degraded: "warn", no_quorum: "bad", founding: "work", restoring: "work", joining: "work", terminating: "work", failed: "bad", lagging: "warn", retrying: "warn", paused: "warn", starting: "work", stopped: "warn", blocked: "bad"};
 
 function sinkRow(s) {
   const wait = s.backoff_s > 0 ? ` (again in ${Math.ceil(s.backoff_s)} s)` : "";
@@ -79,6 +79,22 @@ function section(stream, said, open) {
   return s;
 }
 
+function memberRow(m) {
+  return [m.id, element("td", m.state, "left " + (levels[m.state] || "")), element("td", (m.roles || []).join(", "), "left"), element("td", m.address, "left")];
+}
+
+function cluster(c) {
+  const s = element("section");
+  const title = element("h2", `cluster ${c.name} `);
+  title.append(element("span", c.state, levels[c.state] || ""));
+  const said = quorum(c);
+  s.append(title, element("p", said.text, "verdict " + said.level));
+  for (const alarm of c.alarms || []) s.append(element("p", alarm, "verdict warn"));
+  s.append(element("p", `Size ${c.size}, leader ${c.leader || "none"}, term ${count(c.term)}.` + (c.backup ? ` Last backup: ${c.backup.last || "none"}${c.backup.error ? "; the last attempt failed: " + c.backup.error : ""}.` : "")));
+  if (c.members && c.members.length > 0) s.append(table("Members", ["node", "state", "roles", "address"], c.members.map(memberRow)));
+  return s;
+}
+
 // set changes a text only where it differs, so that a screen reader says what is new and nothing else.
 function set(id, text) {
   const e = document.getElementById(id);
@@ -92,6 +108,7 @@ function show(now) {
   const open = new Map([...document.querySelectorAll("details")].map(d => [d.dataset.stream, d.open]));
   const focused = document.activeElement && document.activeElement.getAttribute("aria-label");
   const said = now.streams.map(s => verdict(s, before && before.streams.find(o => o.name === s.name)));
+  document.getElementById("cluster").replaceChildren(...(now.cluster ? [cluster(now.cluster)] : []));
   document.getElementById("streams").replaceChildren(...now.streams.map((s, i) => section(s, said[i], open.get(s.name) ?? s.partitions.length <= 12)));
   if (focused) [...document.querySelectorAll(".scroll")].find(e => e.getAttribute("aria-label") === focused)?.focus({preventScroll: true});
   announce(now.streams.map((s, i) => ({name: s.name, ...said[i]})).filter(v => v.level === "bad" || v.level === "warn"));

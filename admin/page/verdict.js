@@ -17,6 +17,18 @@ function verdict(now, before) {
   return behind(now, before, words) || intake(now, before, words);
 }
 
+// quorum says in a sentence how the cluster is.
+function quorum(c) {
+  const words = (level, text) => ({level, text});
+  const kept = c.failure_tolerance === null ? "" : c.failure_tolerance > 0 ? `, tolerates the loss of ${c.failure_tolerance}` : ", tolerates the loss of none";
+  switch (c.state) {
+  case "no_quorum": return words("bad", `no quorum: records go on, recovery waits. ${c.mend || c.waiting || ""}`);
+  case "founding": case "restoring": return words("work", `${c.state}: ${c.waiting || "under way"}`);
+  case "degraded": return words("warn", `serves${kept}, which is less than size ${c.size} promises`);
+  }
+  return words("good", `serves${kept}`);
+}
+
 // because names the first reason that a sink gives.
 function because(stream) {
   const sink = stream.sinks.find(s => s.last_error);

@@ -30,3 +30,14 @@ f(stream("running", [], [part(10)]), null, "work", "catching up");
 f(stream("running", [], [part(0, 5)]), stream("running", [], [part(0, 4)]), "good", "keeping up");
 f(stream("running", [], [part(0, 5)]), stream("running", [], [part(0, 5)]), "good", "the source is idle");
 f(stream("running", [], []), null, "good", "no partition");
+
+function q(c, level, text) {
+  const got = quorum({size: 3, failure_tolerance: 1, ...c});
+  assert.strictEqual(got.level, level, JSON.stringify(got));
+  assert.ok(got.text.includes(text), `${got.text} does not hold ${text}`);
+}
+
+q({state: "ok"}, "good", "tolerates the loss of 1");
+q({state: "degraded", failure_tolerance: 0}, "warn", "the loss of none, which is less than size 3 promises");
+q({state: "no_quorum", failure_tolerance: null, mend: "start n2"}, "bad", "recovery waits. start n2");
+q({state: "founding", failure_tolerance: null, waiting: "for n1"}, "work", "founding: for n1");

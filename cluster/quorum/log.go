@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -58,8 +59,8 @@ var ofPeers = []string{
 	"failed to install snapshot", "peer has newer term", "target does not support",
 }
 
-func (l *logger) level(from hclog.Level, msg string) slog.Level {
-	if from < hclog.Error || slices.ContainsFunc(ofPeers, func(p string) bool { return strings.HasPrefix(msg, p) }) {
+func (l *logger) level(from hclog.Level, msg string, args []any) slog.Level {
+	if from < hclog.Error || slices.ContainsFunc(args, ofClosing) || slices.ContainsFunc(ofPeers, func(p string) bool { return strings.HasPrefix(msg, p) }) {
 		return slog.LevelDebug
 	}
 	if !l.last.again(msg, time.Now()) {
@@ -68,8 +69,14 @@ func (l *logger) level(from hclog.Level, msg string) slog.Level {
 	return slog.LevelWarn
 }
 
+// ofClosing: what raft meets after this server was put down is our own doing.
+func ofClosing(arg any) bool {
+	err, ok := arg.(error)
+	return ok && errors.Is(err, ErrClosed)
+}
+
 func (l *logger) Log(from hclog.Level, msg string, args ...any) {
-	level := l.level(from, msg)
+	level := l.level(from, msg, args)
 	ctx := context.Background()
 	if !l.log.Enabled(ctx, level) {
 		return

@@ -195,7 +195,7 @@ func restoreCommand() *cobra.Command {
 func alone(cfg *config.Config) (*store.FileLock, error) {
 	lock, err := store.Lock(filepath.Join(cfg.Node.DataDir, "lock"))
 	if errors.Is(err, store.ErrLocked) {
-		return nil, fail(exitRefused, fmt.Errorf("a node runs on %s; stop it first: %w", cfg.Node.DataDir, err))
+		return nil, fail(exitRefused, fmt.Errorf("refused: a node runs on %s: stop it first (twgd stop; where something starts it again, that as well): %w", cfg.Node.DataDir, err))
 	}
 	return lock, err
 }

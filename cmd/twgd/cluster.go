@@ -79,12 +79,20 @@ func (p *part) close() error {
 func clusterOptions(cfg *config.Config, log *slog.Logger) cluster.Options {
 	c := &cfg.Cluster
 	return cluster.Options{
-		Cluster: c.Name, Node: cfg.Node.ID, Ordinal: cfg.Node.Ordinal.Of(cfg.Node.ID), Mode: cfg.Node.Mode, Dir: cfg.Node.DataDir,
+		Cluster: c.Name, Node: cfg.Node.ID, Ordinal: ordinal(cfg), Mode: cfg.Node.Mode, Dir: cfg.Node.DataDir,
 		Size: c.Size, VoterBudget: c.VoterBudget, Settle: time.Duration(c.Settle),
 		Listen: string(c.Listen), Gossip: string(c.Gossip), Advertise: c.Advertise, Join: c.Join,
 		FoundAfter: time.Duration(c.FoundAfter), Grace: time.Duration(cfg.Node.ShutdownGrace),
 		Secret: string(c.Secret), PreviousSecret: string(c.PreviousSecret), Log: log,
 	}
+}
+
+// ordinal is the node's number. A node that only recovers comes and goes with the work, and has one only where it is given.
+func ordinal(cfg *config.Config) int {
+	if cfg.Node.Mode == modeRecovery && cfg.Node.Ordinal == (config.Ordinal{}) {
+		return -1
+	}
+	return cfg.Node.Ordinal.Of(cfg.Node.ID)
 }
 
 // backupOptions open the place of backups; nil where the file names none.

@@ -24,7 +24,7 @@ func joinCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "join HOST:PORT -c FILE",
 		Short: "Run a node that joins a cluster",
-		Long: "Runs a node like `twgd run`, with HOST:PORT (cluster.listen of any member) in the place of cluster.join. It never founds a\n" +
+		Long: "Runs a node like `twgd run`, with HOST:PORT (cluster.listen of any member) besides cluster.join. It never founds a\n" +
 			"cluster: where nobody answers there it waits, and says so. After the first time `twgd run` does as well.",
 		Example: "  twgd join 10.0.0.1:7481 -c /etc/twgd/twgd.yaml --secret-file /etc/twgd/secret",
 		Args:    usage(cobra.ExactArgs(1)),
@@ -81,6 +81,11 @@ func leaveCommand() *cobra.Command {
 		}
 		if _, err := c.Call(cmd.Context(), "leave", a, nil); err != nil {
 			return err
+		}
+		if a.Wait && a.Node == "" {
+			if err := gone(cmd, cfg.Node.DataDir); err != nil {
+				return err
+			}
 		}
 		return show(cmd, struct {
 			Node string `json:"node"`
@@ -180,10 +185,12 @@ func writeCluster(to io.Writer, st *cluster.Status) {
 	if b := st.Backup; b != nil {
 		fmt.Fprintln(to, "  last backup:", lastBackup(b))
 	}
+	said := map[string]bool{"": true}
 	for _, text := range append([]string{st.Waiting, st.Mend}, st.Alarms...) {
-		if text != "" {
+		if !said[text] {
 			fmt.Fprintln(to, " ", text)
 		}
+		said[text] = true
 	}
 }
 
@@ -198,7 +205,7 @@ func tolerates(n int) string {
 }
 
 func lastBackup(b *cluster.BackupStatus) string {
-	text := "none yet"
+	text := "none is known of; twgd backup ls asks the store"
 	if b.Last != nil {
 		text = b.Last.UTC().Format(time.RFC3339)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -313,4 +314,26 @@ func TestAnotherCluster(t *testing.T) {
 		return code == 503 && strings.Contains(body, "was founded on Kafka cluster")
 	})
 	l.wants(exitDone, []string{"stream orders: blocked (stream orders was founded on Kafka cluster"}, "status", "-c", file)
+}
+
+// What is for a node that does not run is refused beside one that does.
+func TestRestoreAndDropBesideARunningNode(t *testing.T) {
+	l := newLab(t)
+	file := filepath.Join(l.dir, "c.yaml")
+	l.must(os.WriteFile(file, fmt.Appendf(nil, `
+node: {id: one, data_dir: %[1]s/one, http: "127.0.0.1:0"}
+cluster: {name: test, size: 1, backup: {to: "file://%[1]s/backups"}}
+streams: []
+`, l.dir), 0o644))
+	stop := l.start(file)
+	l.until("it leads", func() bool {
+		_, out, _ := l.twgd("members", "-c", file)
+		return strings.Contains(out, "leader one")
+	})
+	for _, args := range [][]string{{"restore"}, {"restore", "--from-disk"}} {
+		l.wants(exitRefused, []string{"a node runs on", "stop it first"}, append(args, "-c", file)...)
+	}
+	stop()
+	l.wants(exitRefused, []string{"this disk has a log"}, "restore", "-c", file)
+	l.wants(exitDone, []string{"put aside"}, "leave", "--drop", "-c", file)
 }

@@ -65,7 +65,11 @@ func newNode(cfg *config.Config, log *slog.Logger, how joining) (_ *node, err er
 		n.pipes.Begin(cfg.Streams[i].Name, sinkNames(&cfg.Streams[i])...)
 	}
 	n.registry.MustRegister(&gauges{node: n})
-	if n.part, err = openPart(n, how); err != nil {
+	n.part, err = openPart(n, how)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w; set cluster.listen or cluster.gossip to another address", err)
+	}
+	if err != nil {
 		return nil, errors.Join(err, n.lock.Unlock())
 	}
 	if n.part != nil {
