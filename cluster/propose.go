@@ -106,9 +106,8 @@ func (r *replica) ask(ctx context.Context, method string, route byte, body []byt
 	if method == methodPropose {
 		return r.propose(ctx, route, body)
 	}
-	o := r.office.Load()
-	if o == nil || !o.open.Load() {
-		return nil, quorum.ErrNotLeader{Leader: r.q.State().LeaderID}
+	if err := r.inOffice(ctx); err != nil {
+		return nil, err
 	}
 	return r.q.Query(ctx, route, body)
 }

@@ -200,15 +200,10 @@ func (r *replica) hello(h *hello) {
 	}
 }
 
-// propose brings a command into the log, if this node leads and its office is open for it.
+// propose brings a command into the log, if this node leads.
 func (r *replica) propose(ctx context.Context, route byte, cmd []byte) ([]byte, error) {
-	o := r.office.Load()
-	if o == nil || !o.open.Load() {
-		st := r.q.State()
-		if st.Leader {
-			return nil, quorum.ErrNotLeader{} // elected, and not yet in office
-		}
-		return nil, quorum.ErrNotLeader{Leader: st.LeaderID}
+	if err := r.inOffice(ctx); err != nil {
+		return nil, err
 	}
 	start := time.Now()
 	reply, err := r.q.Propose(ctx, route, cmd)
@@ -216,6 +211,34 @@ func (r *replica) propose(ctx context.Context, route byte, cmd []byte) ([]byte, 
 		r.n.metrics.commit.Observe(time.Since(start).Seconds())
 	}
 	return reply, err
+}
+
+// inOffice waits until the office is open, where this node leads: one that was just elected opens it within a few commits. Sent away, who
+// asks would try again after pauses that grow, and find it open later than it was.
+func (r *replica) inOffice(ctx context.Context) error {
+	for !r.isOpen() {
+		moved := r.n.moved.next()
+		st := r.q.State()
+		if r.isOpen() {
+			break
+		}
+		if !st.Leader {
+			return quorum.ErrNotLeader{Leader: st.LeaderID}
+		}
+		select {
+		case <-moved:
+		case <-r.ended:
+			return quorum.ErrNotLeader{}
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the office: %w", errors.Join(quorum.ErrNotLeader{}, ctx.Err()))
+		}
+	}
+	return nil
+}
+
+func (r *replica) isOpen() bool {
+	o := r.office.Load()
+	return o != nil && o.open.Load()
 }
 
 func isNotLeader(err error) (leader string, ok bool) {

@@ -105,7 +105,8 @@ func (o *Options) complete() {
 // config is memberlist's, for a local network, but quicker to notice the dead.
 //
 // Without DeadNodeReclaimTime a member that comes back at another address is refused until its old self is forgotten, which takes the
-// better part of a minute. Without Conflict nobody hears of two processes with one name.
+// better part of a minute. Without Conflict nobody hears of two processes with one name. Messages are too short to be worth compressing: each
+// would take an encoder of its own, a third of all that a node at rest allocates. What others compress is still understood.
 func (g *Gossip) config() (*memberlist.Config, error) {
 	c := memberlist.DefaultLANConfig()
 	c.Name = g.o.Name
@@ -115,6 +116,7 @@ func (g *Gossip) config() (*memberlist.Config, error) {
 	c.AwarenessMaxMultiplier = 4
 	c.PushPullInterval, c.TCPTimeout = syncEvery, streamFor
 	c.DeadNodeReclaimTime = time.Millisecond
+	c.EnableCompression = false
 	d := delegate{&g.roll}
 	c.Delegate, c.Events, c.Conflict = d, d, d
 	c.Logger = log.New(lines{g.o.Log}, "", 0)

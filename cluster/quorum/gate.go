@@ -37,7 +37,15 @@ func (g *gate) enter(ctx context.Context) error {
 	})
 }
 
-func (g *gate) leave() { g.change(func() { g.mu.inside-- }) }
+// leave tells nobody unless somebody may wait for it: all who propose come through here, and a change is told under the lock.
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.inside--
+	if g.mu.inside == 0 && (g.mu.forbid > 0 || g.mu.shut) {
+		g.tell()
+	}
+}
 
 // close returns when nobody is inside. Where it fails the gate is open again.
 func (g *gate) close(ctx context.Context) error {
@@ -66,6 +74,11 @@ func (g *gate) change(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f()
+	g.tell()
+}
+
+// tell is called with mu held.
+func (g *gate) tell() {
 	close(g.mu.moved)
 	g.mu.moved = make(chan struct{})
 }

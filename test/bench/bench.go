@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,12 +52,20 @@ func newBench(ctx context.Context, o options) (_ *bench, err error) {
 	if b.dir, err = os.MkdirTemp("", "twgd-bench-"); err != nil {
 		return nil, err
 	}
+	if !b.wantsStreams() {
+		return b, nil
+	}
 	b.say("starting Kafka")
 	b.kafka, err = servers.Kafka(ctx, servers.KafkaOptions{Heap: "1g", JVM: []string{"-XX:+UseG1GC"}})
 	if err != nil {
 		return nil, err
 	}
 	return b, b.fill(ctx)
+}
+
+// wantsStreams says whether a section is to be run that moves records.
+func (b *bench) wantsStreams() bool {
+	return slices.ContainsFunc(sections[:len(sections)-len(clusterSections)], func(s section) bool { return b.wants(s.name) })
 }
 
 // fill makes the topics.

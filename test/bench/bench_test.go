@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,48 @@ func TestNextPollComesNearer(t *testing.T) {
 	f(time.Second, 9999, 10000, 10*time.Millisecond)
 }
 
+func TestLongestGap(t *testing.T) {
+	zero := time.Now()
+	at := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
+	f := func(from, to int, want float64, answers ...int) {
+		t.Helper()
+		var all []time.Time
+		for _, a := range answers {
+			all = append(all, at(a))
+		}
+		if got := longestGap(all, at(from), at(to)); got != want {
+			t.Errorf("longest gap in %v from %d to %d is %v, want %v", answers, from, to, got, want)
+		}
+	}
+	f(0, 10, 10)
+	f(0, 10, 7, 1, 8)
+	f(5, 20, 9, 1, 2, 3, 12, 13, 19)
+	f(5, 30, 17, 1, 6, 13)
+	f(0, 10, 4, 2, 5, 6, 50)
+}
+
+func TestSyncsIn(t *testing.T) {
+	text := "12 fsync(9)                 = 0\n13 fdatasync(9 <unfinished ...>\n12 write(3, \"fsync(\", 6) = 6\n13 <... fdatasync resumed>)  = 0\n12 +++ exited with 0 +++\n"
+	if n := syncsIn(text); n != 2 {
+		t.Errorf("%d syncs, want 2", n)
+	}
+}
+
+func TestProposeCountsAnswers(t *testing.T) {
+	b := &bench{dir: t.TempDir()}
+	seats, err := b.openAll(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := propose(t.Context(), seats[0].node.Leases(), 4, 50*time.Millisecond)
+	if err := errors.Join(err, closeSeats(seats)); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.ms) == 0 || percentile(l.ms, 50) <= 0 || l.rate != float64(len(l.ms))/0.05 {
+		t.Errorf("%d answers, a rate of %v", len(l.ms), l.rate)
+	}
+}
+
 func TestFirstReading(t *testing.T) {
 	log := "time=2026-01-02T03:04:05.678Z level=INFO msg=\"twgd runs\"\n" +
 		"time=2026-01-02T03:04:06.5Z level=INFO msg=\"reading a partition\" stream=bench\n"
@@ -105,7 +148,10 @@ func TestOptions(t *testing.T) {
 	if err != nil || o.runs != 1 || o.records > 200_000 || !o.wants("raw") || o.wants("delay") {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	for _, bad := range [][]string{{"-only", "rwa"}, {"-runs", "0"}, {"stray"}, {"-records", "10"}} {
+	if o, err := parseOptions([]string{"-only", "cluster"}); err != nil || !o.wants("gaps") || !o.wants("rest") || o.wants("idle") || (&bench{options: o}).wantsStreams() {
+		t.Errorf("got %+v, %v", o, err)
+	}
+	for _, bad := range [][]string{{"-only", "rwa"}, {"-only", "clusters"}, {"-runs", "0"}, {"stray"}, {"-records", "10"}} {
 		if _, err := parseOptions(bad); err == nil {
 			t.Errorf("%v is taken", bad)
 		}

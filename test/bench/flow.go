@@ -46,7 +46,7 @@ func (b *bench) pass(ctx context.Context, f flow, idle used) (p pass, err error)
 	if err != nil {
 		return p, errors.Join(err, n.kill())
 	}
-	begin, err := n.began()
+	begin, err := n.reading()
 	if err != nil {
 		return p, errors.Join(err, n.kill())
 	}

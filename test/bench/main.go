@@ -2,6 +2,8 @@
 // batch sizes and compression: a bare client that discards, the segment from memory, a Parquet file from memory, a bare COPY.
 // Each figure is taken several times, twgd and the parts in turn, and given as a median with its spread, so that a busy machine shows.
 //
+// Of the cluster it measures commits beside bare commits and syncs, the gap that a leader's end leaves, and what nodes at rest cost.
+//
 // It starts the servers it needs (package servers) and ends what it started. docs/benchmarks.md explains the figures.
 package main
 
@@ -32,6 +34,7 @@ type options struct {
 	queue      string // of the lanes, empty for the default
 	only       []string
 	json       bool
+	profile    string // directory for profiles of the commits; empty for none
 }
 
 type section struct {
@@ -40,7 +43,18 @@ type section struct {
 }
 
 // sections in the order in which they run.
-var sections = []section{{"raw", measureRaw}, {"parquet", measureParquet}, {"postgres", measurePostgres}, {"delay", measureDelay}, {"idle", measureIdle}}
+var sections = append([]section{{"raw", measureRaw}, {"parquet", measureParquet}, {"postgres", measurePostgres}, {"delay", measureDelay}, {"idle", measureIdle}},
+	clusterSections...)
+
+// clusterSections need no server. -only cluster stands for all of them.
+var clusterSections = []section{{"commits", measureCommits}, {"gaps", measureGaps}, {"start", measureStart}, {"rest", measureRest}}
+
+func names(sections []section) (out []string) {
+	for _, s := range sections {
+		out = append(out, s.name)
+	}
+	return out
+}
 
 func main() {
 	runtime.LockOSThread() // children are told to end when the thread that made them ends
@@ -82,14 +96,21 @@ func parseOptions(args []string) (o options, err error) {
 	f.IntVar(&o.runs, "runs", 3, "times that each figure is taken")
 	f.IntVar(&o.seconds, "seconds", 10, "seconds that the delay and the idle node are watched for")
 	f.StringVar(&o.queue, "queue", "", "what a lane may hold, as in the configuration; empty for its default")
-	only := f.String("only", "", "sections, separated by commas: raw,parquet,postgres,delay,idle")
+	f.StringVar(&o.profile, "profile", "", "a directory for CPU, mutex and allocation profiles of the cluster's commits")
+	only := f.String("only", "", "sections, separated by commas: "+strings.Join(names(sections), ",")+"; cluster stands for the last four")
 	quick := f.Bool("quick", false, "small and short: shows that the bench works, its figures mean little")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if *only != "" {
-		o.only = strings.Split(*only, ",")
+		for name := range strings.SplitSeq(*only, ",") {
+			if name == "cluster" {
+				o.only = append(o.only, names(clusterSections)...)
+			} else {
+				o.only = append(o.only, name)
+			}
+		}
 	}
 	if *quick {
 		o.records, o.runs, o.idle, o.seconds = min(o.records, 120_000), 1, min(o.idle, 100), 3
@@ -106,8 +127,8 @@ func (o *options) check(f *flag.FlagSet) error {
 		err = errors.New("a number is too small; -records must be 100 times -partitions and more")
 	}
 	for _, name := range o.only {
-		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
-			err = fmt.Errorf("-only: %q is none of raw, parquet, postgres, delay, idle", name)
+		if !slices.Contains(names(sections), name) {
+			err = fmt.Errorf("-only: %q is none of %s", name, strings.Join(append(names(sections), "cluster"), ", "))
 		}
 	}
 	if err != nil {

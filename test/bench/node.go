@@ -22,17 +22,28 @@ type node struct {
 	cmd   *exec.Cmd
 	url   string
 	log   string // file
+	began time.Time
 	ended chan struct{}
 }
 
-// startNode runs twgd with a configuration of its own below dir, which stream ends: the YAML of one stream.
+// startNode runs twgd with a configuration of its own below dir, which stream ends: the YAML of one stream. It returns when twgd is ready.
 func startNode(ctx context.Context, program, dir, stream string, env []string) (*node, error) {
+	n, err := launch(program, dir, "id: bench, shutdown_grace: 2m", "streams:\n"+stream, env)
+	if err != nil {
+		return nil, err
+	}
+	return n, n.awaitReady(ctx)
+}
+
+// launch runs twgd with a configuration of its own below dir: keys are those of its node beside the data directory and the address,
+// rest is what follows.
+func launch(program, dir, keys, rest string, env []string) (*node, error) {
 	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
 	file := filepath.Join(dir, "twgd.yaml")
-	text := fmt.Sprintf("node: {id: bench, data_dir: %s/data, http: %q, shutdown_grace: 2m}\nstreams:\n%s", dir, address, stream)
+	text := fmt.Sprintf("node: {%s, data_dir: %s/data, http: %q}\n%s", keys, dir, address, rest)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
@@ -45,6 +56,7 @@ func startNode(ctx context.Context, program, dir, stream string, env []string) (
 	n.cmd = exec.Command(program, "run", "-c", file)
 	n.cmd.Stderr, n.cmd.Env = log, append(os.Environ(), env...)
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	n.began = time.Now()
 	if err := n.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start twgd (make build): %w", err)
 	}
@@ -52,7 +64,7 @@ func startNode(ctx context.Context, program, dir, stream string, env []string) (
 		n.cmd.Wait()
 		close(n.ended)
 	}()
-	return n, n.awaitReady(ctx)
+	return n, nil
 }
 
 func freeAddress() (string, error) {
@@ -197,8 +209,8 @@ func nextPoll(since time.Duration, have, want float64) time.Duration {
 	return min(max(rest, 10*time.Millisecond), 500*time.Millisecond)
 }
 
-// began is when the first partition was read, by the log.
-func (n *node) began() (time.Time, error) {
+// reading is when the first partition was read, by the log.
+func (n *node) reading() (time.Time, error) {
 	b, err := os.ReadFile(n.log)
 	if err != nil {
 		return time.Time{}, err

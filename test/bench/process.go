@@ -88,11 +88,13 @@ type activity struct {
 	io     int64 // reads and writes
 	sleeps int64 // times that a thread waited
 	rss    int64 // bytes
+	stored int64 // bytes given to the disk
 }
 
 func activityOf(pid int) activity {
 	io := procFile(pid, "io")
-	a := activity{at: time.Now(), cpu: cpuOf(procFile(pid, "stat")), io: field(io, "syscr") + field(io, "syscw"), rss: field(procFile(pid, "status"), "VmRSS") << 10}
+	a := activity{at: time.Now(), cpu: cpuOf(procFile(pid, "stat")), io: field(io, "syscr") + field(io, "syscw"), rss: field(procFile(pid, "status"), "VmRSS") << 10,
+		stored: field(io, "write_bytes")}
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, task := range tasks {
 		if b, err := os.ReadFile(task); err == nil {
