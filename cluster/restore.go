@@ -158,12 +158,37 @@ func (n *Node) mayRewrite(disk quorum.Disk, peers []heard, lost []string) error 
 			return err
 		}
 	}
+	if names := quorumWith(disk, peers); names != nil {
+		return fmt.Errorf("%w: with %s this node is a majority of the seats, and nothing is lost: start it", ErrUnsafe, strings.Join(names, " and "))
+	}
 	for _, h := range peers {
 		if h.answered() && foundingOf(h.hello.Founding) == n.facts().Founding && further(h.hello, disk) {
 			return fmt.Errorf("%w: the log of %s reaches further than this one: run the command there", ErrUnsafe, h.hello.Name)
 		}
 	}
 	return nil
+}
+
+// quorumWith names the other seats that are there with their disks, where they and this one are a majority; else nil.
+func quorumWith(disk quorum.Disk, peers []heard) (names []string) {
+	seats, there := 0, 0
+	for _, s := range disk.Servers {
+		if !s.Voter {
+			continue
+		}
+		seats++
+		alive := slices.ContainsFunc(peers, func(h heard) bool { return h.answered() && h.hello.ID == s.ID })
+		if s.ID == disk.ID || alive {
+			there++
+		}
+		if s.ID != disk.ID && alive {
+			names = append(names, roster.NameOf(s.ID))
+		}
+	}
+	if there <= seats/2 || len(names) == 0 {
+		return nil
+	}
+	return names
 }
 
 // lostOrBehind says why a seat forbids the rewriting. Its name on another disk proves the old one lost.

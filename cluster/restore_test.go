@@ -365,3 +365,18 @@ func TestWithoutTheStoreGrowthWaitsAndDeparturesDoNot(t *testing.T) {
 		l.until(3*time.Minute, "three seats once the store is back", func() bool { return l.all("n1 n2 n3") })
 	})
 }
+
+// Where enough disks are there a start is all it takes, and a restore would lose what only the others hold.
+func TestRestoreFromDiskIsRefusedToAMajority(t *testing.T) {
+	bubble(t, func(l *lab) {
+		l.three()
+		l.killAll()
+		l.wipe("n3")
+		l.run("n2")
+		if _, err := RestoreFromDisk(l.ctx, l.quiet("n1"), []string{"n3"}); !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), "with n2 this node is a majority") {
+			t.Errorf("got %v", err)
+		}
+		l.run("n1")
+		l.until(time.Minute, "both serve", func() bool { return l.leader() != nil })
+	})
+}
