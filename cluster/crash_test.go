@@ -131,7 +131,7 @@ func TestCaseK12AloneWithStateDoesNotFound(t *testing.T) {
 		if s.State != "no_quorum" || s.Founding != founding || !strings.Contains(s.Waiting, "1 of 3 seats, silent: n2, n3") {
 			t.Errorf("status %+v", s)
 		}
-		if !strings.Contains(s.Mend, "twgd restore --from-disk --lost n2,n3") {
+		if !strings.Contains(s.Mend, "twgd restore -c FILE --from-disk --lost n2,n3") {
 			t.Errorf("the command is not named: %q", s.Mend)
 		}
 		l.run("n2")

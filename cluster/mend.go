@@ -35,7 +35,7 @@ func mend(v roster.StartView, peers []heard) string {
 	if len(v.Seats) == 2 && len(up) == 1 {
 		cost = "it costs no commit: of two seats each holds all"
 	}
-	return fmt.Sprintf("%s: %s; where those disks are lost, stop %s and run there: twgd restore --from-disk --lost %s (%s)",
+	return fmt.Sprintf("%s: %s; where those disks are lost, stop %s and run there: twgd restore -c FILE --from-disk --lost %s (%s)",
 		text, start, where, strings.Join(lost, ","), cost)
 }
 

@@ -185,11 +185,11 @@ func TestMendNamesTheCaseAndTheCommand(t *testing.T) {
 	three := []string{"n1~a", "n2~b", "n3~c"}
 	f("", nil)
 	f("", three, is("n2~b", 5))
-	f("1 of 3 seats, silent: n2, n3: start n2, n3 again; where those disks are lost, stop n1 and run there: twgd restore --from-disk --lost n2,n3", three)
+	f("1 of 3 seats, silent: n2, n3: start n2, n3 again; where those disks are lost, stop n1 and run there: twgd restore -c FILE --from-disk --lost n2,n3", three)
 	f("1 of 3 seats, silent: n3, disk lost: n2", three, is("n2~x", 0))
 	f("1 of 2 seats, silent: n2", three[:2])
 	f("of two seats each holds all", three[:2])
-	f("stop n4 and run there: twgd restore --from-disk --lost n2,n3", []string{"n2~b", "n3~c"}, is("n4~d", 11))
+	f("stop n4 and run there: twgd restore -c FILE --from-disk --lost n2,n3", []string{"n2~b", "n3~c"}, is("n4~d", 11))
 }
 
 // TestNoDecisionReadsTheWallClock: of a time.Time this package uses differences only. What shows the wall clock to people is named here.

@@ -78,7 +78,7 @@ func TestRestoreAfterAllDisksAreLost(t *testing.T) {
 		l.run("n1", with)
 		l.run("n2", with)
 		time.Sleep(2 * time.Minute)
-		if s := l.procs["n1"].n.Status(); s.Leader != "" || !strings.Contains(s.Waiting, "n3") || !strings.Contains(s.Waiting, "twgd restore --lost n3") {
+		if s := l.procs["n1"].n.Status(); s.Leader != "" || !strings.Contains(s.Waiting, "n3") || !strings.Contains(s.Waiting, "twgd restore -c FILE --lost n3") {
 			t.Errorf("with a silent seat nothing may be restored: %+v", s)
 		}
 		l.run("n3", with)

@@ -266,7 +266,7 @@ func (v *StartView) restore() (Move, bool) {
 		return Move{Kind: Hold, Text: fmt.Sprintf("waiting for a node with state until %s have passed, %s", v.FoundAfter, before)}, true
 	case len(silent) > 0:
 		return Move{Kind: Hold, Text: "waiting: " + before + ", and these seats are not proved empty: " + strings.Join(silent, ", ") +
-			"; start them; if they are another cluster's, change cluster.name or cluster.backup.to; if their disks are lost, stop this node, run: twgd restore --lost " + strings.Join(silent, ",") + ", and start it again"}, true
+			"; start them; if they are another cluster's, change cluster.name or cluster.backup.to; if their disks are lost, stop this node, run: twgd restore -c FILE --lost " + strings.Join(silent, ",") + ", and start it again"}, true
 	case !may:
 		return Move{Kind: Hold, Text: text}, true
 	}
