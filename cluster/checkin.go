@@ -139,6 +139,15 @@ func (n *Node) takeIn(a answer) {
 	n.poke()
 }
 
+// unsay: what this node told itself as the leader says nothing about now any more.
+func (n *Node) unsay() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.answer != nil && n.mu.answer.Leader.ID == n.mu.id {
+		n.mu.answered = time.Time{}
+	}
+}
+
 // roleChanged says in the log what an operator wants to know of the seat.
 func (n *Node) roleChanged(before, now *answer) {
 	was := roster.None

@@ -286,3 +286,15 @@ func (l *lab) seatsOf(p *proc) (out []string) {
 	}
 	return out
 }
+
+// A leader that has lost its majority does not go on calling itself one.
+func TestLeaderWithoutAMajoritySaysSo(t *testing.T) {
+	bubble(t, func(l *lab) {
+		l.three()
+		p := l.leader()
+		l.net.Isolate(p.name)
+		l.until(2*time.Second, p.name+" says so", func() bool { s := p.n.Status(); return s.Leader == "" && s.State == "no_quorum" })
+		l.net.Rejoin(p.name)
+		l.until(time.Minute, "all is well", func() bool { return l.all("n1 n2 n3") })
+	})
+}

@@ -75,6 +75,7 @@ func (o *office) run(ctx context.Context) {
 	defer beside.Wait()
 	defer cancel()
 	o.r.office.Store(o)
+	defer o.n.unsay()
 	defer o.r.office.Store(nil)
 	defer o.n.alarms.keep("office")
 	o.n.log.Info("this node leads", "term", o.term)
