@@ -52,11 +52,12 @@ func newLogger(l *slog.Logger) *logger {
 	return &logger{log: l, name: "raft", last: &lastSaid{when: map[string]time.Time{}}}
 }
 
-// ofPeers are beginnings of errors that are about another server, or about the way there.
+// ofPeers are beginnings of errors that are about another server, or about the way there. A log that cannot be got is one that has become a
+// snapshot, which is then sent.
 var ofPeers = []string{
 	"failed to heartbeat to", "failed to appendEntries to", "failed to make request", "failed to start pipeline", "failed to pipeline",
 	"failed to decode incoming", "failed to flush response", "failed to accept connection", "failed to send snapshot to",
-	"failed to install snapshot", "peer has newer term", "target does not support",
+	"failed to install snapshot", "failed to get log", "peer has newer term", "target does not support",
 }
 
 func (l *logger) level(from hclog.Level, msg string, args []any) slog.Level {
