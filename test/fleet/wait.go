@@ -63,14 +63,15 @@ func (f *Fleet) Rest(bound time.Duration, voters ...int) *Node {
 	return leader
 }
 
-// follow reports whether all these, as far as they run, know that leader.
+// follow reports whether all these, as far as they run, know that leader and have heard from it who votes: a node
+// knows the leader before its first check-in is answered.
 func (f *Fleet) follow(names []string, leader *Node) bool {
 	for _, name := range names {
 		n := f.Named(name)
 		if !n.Running() {
 			continue
 		}
-		if v, err := n.View(); err != nil || v.Leader != leader.Name {
+		if v, err := n.View(); err != nil || v.Leader != leader.Name || !slices.Equal(v.Voters(), names) {
 			return false
 		}
 	}
