@@ -82,7 +82,9 @@ func (d *decoder) check(cfg *Config) {
 	d.checkCluster(cfg)
 	d.checkRaw(cfg)
 	for i := range cfg.Streams {
-		d.checkStream(&cfg.Streams[i], fmt.Sprintf("streams[%d]", i))
+		path := fmt.Sprintf("streams[%d]", i)
+		d.checkStream(&cfg.Streams[i], path)
+		d.checkDedup(cfg, &cfg.Streams[i], path)
 	}
 	d.checkNames(cfg)
 	d.checkPlaces(cfg)
