@@ -33,7 +33,9 @@ type Unavailable struct {
 	Err    error
 }
 
-func (u *Unavailable) Error() string { return "duplicates cannot be told (" + u.Reason + "): " + u.Err.Error() }
+func (u *Unavailable) Error() string {
+	return "duplicates cannot be told (" + u.Reason + "): " + u.Err.Error()
+}
 func (u *Unavailable) Unwrap() error { return u.Err }
 
 // Reason is the one word that stands for err in counters.
