@@ -70,6 +70,7 @@ func (t *tree) child(name []byte) *tree {
 type scanner struct {
 	root  *tree
 	dec   *jsontext.Decoder
+	rules []jsontext.Options
 	text  bytes.Buffer
 	name  []byte // a name without its escapes
 	spelt []byte // of the fields found, in the order of the text
@@ -85,7 +86,8 @@ type spelling struct{ from, to int }
 
 func newScanner(root *tree, fields, nodes int) *scanner {
 	s := &scanner{root: root, found: make([]spelling, fields), seen: make([]bool, nodes)}
-	s.dec = jsontext.NewDecoder(&s.text, jsontext.AllowDuplicateNames(true)) // names on a path are watched here; others do not matter
+	s.dec = jsontext.NewDecoder(&s.text)
+	s.rules = []jsontext.Options{jsontext.AllowDuplicateNames(true)} // names on a path are watched here; others do not matter
 	return s
 }
 
@@ -95,7 +97,7 @@ func (s *scanner) fields(value []byte) (encoded []byte, reason string) {
 	clear(s.seen)
 	s.spelt, s.out, s.twice, s.wrong = s.spelt[:0], s.out[:0], false, false
 	s.text = *bytes.NewBuffer(value)
-	s.dec.Reset(&s.text)
+	s.dec.Reset(&s.text, s.rules...)
 	if s.walk(s.root) != nil || !s.ended() {
 		return nil, NotJSON
 	}
