@@ -208,6 +208,9 @@ func (f *Filter) succeeded(t ticket) {
 	f.mu.Lock()
 	since, passed := f.mu.circuit.since, f.mu.passed
 	closed := f.mu.circuit.succeed(t)
+	if closed {
+		f.mu.passed = 0
+	}
 	f.mu.Unlock()
 	if closed {
 		f.o.Log.Info("duplicates are looked for again", "stream", f.o.Stream, "after", (f.now() - since).Round(time.Millisecond), "calls_passed", passed)
