@@ -32,7 +32,7 @@ func (pt *part) grow(ctx context.Context, b block) error {
 	err := ctx.Err()
 	switch g := pt.file; {
 	case err != nil:
-	case g != nil && b.first >= g.first && g.file.Size() < rollAt:
+	case g != nil && b.first >= g.first && g.file.Size() < pt.w.roll:
 		err = pt.extend(g, b)
 	case b.first < pt.reach:
 		err = pt.create(ctx, b, kindAside)

@@ -30,7 +30,8 @@ type Options struct {
 // The batches of one partition in one Append are those between which no other call brings any: what stands under one name then ends
 // where the next name begins. The order in which calls come is free.
 type Writer struct {
-	opt Options
+	opt  Options
+	roll int64 // bytes from which on a local file takes no more blocks
 
 	mu     sync.Mutex
 	parts  map[record.Partition]*part
@@ -43,7 +44,7 @@ func NewWriter(opt Options) *Writer {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Writer{opt: opt, parts: map[record.Partition]*part{}, files: openFiles{max: maxOpen}}
+	return &Writer{opt: opt, roll: rollAt, parts: map[record.Partition]*part{}, files: openFiles{max: maxOpen}}
 }
 
 // atOnce is how many partitions of one Append are written side by side.
