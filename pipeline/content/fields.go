@@ -127,7 +127,7 @@ func (s *scanner) walk(t *tree) error {
 	case t.field >= 0:
 		return s.field(t.field)
 	case s.dec.PeekKind() != '{':
-		return s.dec.SkipValue() // of another type: what is declared inside is missing
+		return s.skip() // of another type: what is declared inside is missing
 	}
 	if _, err := s.dec.ReadToken(); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (s *scanner) member(t *tree) error {
 	}
 	c := t.child(plain)
 	if c == nil {
-		return s.dec.SkipValue()
+		return s.skip()
 	}
 	s.twice = s.twice || s.seen[c.place]
 	s.seen[c.place] = true
@@ -175,7 +175,7 @@ func (s *scanner) field(i int) error {
 	kind := s.dec.PeekKind()
 	if kind == '{' || kind == '[' {
 		s.wrong = true
-		return s.dec.SkipValue()
+		return s.skip()
 	}
 	text, err := s.dec.ReadValue()
 	if err != nil || kind == 'n' {
@@ -203,4 +203,10 @@ func (s *scanner) number(text []byte) {
 	spelt, ok := appendNumber(append(s.spelt, 'n', 0, 0, 0, 0), text)
 	s.spelt, s.wrong = spelt, s.wrong || !ok
 	binary.BigEndian.PutUint32(spelt[begin+1:], uint32(len(spelt)-begin-5))
+}
+
+// skip checks a value and passes over it. It is in memory whole, so that to read it costs less than to count its tokens.
+func (s *scanner) skip() error {
+	_, err := s.dec.ReadValue()
+	return err
 }
