@@ -115,7 +115,9 @@ func total(byReason map[string]int64) (n int64) {
 	return n
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Second) }
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Second)
+}
 
 // writePartitions writes a table, and below it why partitions are held: a reason is longer than a column.
 func writePartitions(to io.Writer, list []admin.Partition) error {
