@@ -89,7 +89,7 @@ func TestCaseD32AllOfASpanIsDropped(t *testing.T) {
 					s.bucket.Fault(nil)
 					for _, k := range s.bucket.Keys() {
 						if len(k) > 7 && k[:7] == "s/_cuts" {
-							if err := s.bucket.Delete(t.Context(), k); err != nil {
+							if err := s.bucket.Delete(s.Context(), k); err != nil {
 								t.Fatal(err)
 							}
 						}
@@ -111,7 +111,7 @@ func TestTwinsOfARejectedRecordAreWritten(t *testing.T) {
 		t.Helper()
 		onSite(t, false, func(s *site) {
 			w := rejects.NewWriter(rejects.Options{Bucket: s.bucket, Stream: "s", Node: "n", Instance: "i"})
-			err := w.Append(t.Context(), []rejects.Entry{{Partition: bills, Span: sp(5, 6), Sink: sink, Reason: "sink", ID: standing, At: time.Now()}})
+			err := w.Append(s.Context(), []rejects.Entry{{Partition: bills, Span: sp(5, 6), Sink: sink, Reason: "sink", ID: standing, At: time.Now()}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,15 +149,15 @@ func TestForceWritesTwinsOfARejectedRecord(t *testing.T) {
 		s.table.Fault(nil)
 		time.Sleep(time.Minute)
 		s.completeBut(100, dropped)
-		if err := p.agent.Force(t.Context(), orders, sp(0, 100), func(int, int) {}); err != nil {
+		if err := p.agent.Force(s.Context(), orders, sp(0, 100), func(int, int) {}); err != nil {
 			t.Fatal(err)
 		}
 		s.completeBut(100, dropped)
 		w := rejects.NewWriter(rejects.Options{Bucket: s.bucket, Stream: "s", Node: "n", Instance: "i"})
-		if err := w.Append(t.Context(), []rejects.Entry{{Partition: bills, Span: sp(5, 6), Sink: "t", Reason: "sink", ID: standing, At: time.Now()}}); err != nil {
+		if err := w.Append(s.Context(), []rejects.Entry{{Partition: bills, Span: sp(5, 6), Sink: "t", Reason: "sink", ID: standing, At: time.Now()}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.agent.Force(t.Context(), orders, sp(0, 100), func(int, int) {}); err != nil {
+		if err := p.agent.Force(s.Context(), orders, sp(0, 100), func(int, int) {}); err != nil {
 			t.Fatal(err)
 		}
 		s.completeBut(100, nil)
