@@ -32,7 +32,6 @@ func newFolder(bucket store.Bucket, stream string, p record.Partition) folder {
 type object struct {
 	first int64
 	key   string
-	size  int64
 }
 
 // sameName bounds how many of one first offset there may be.
@@ -61,26 +60,28 @@ func (f folder) parseName(key string) (first int64, ok bool) {
 
 const page = 1000
 
-// list lists the names in [from, to), ascending.
-func (f folder) list(ctx context.Context, from, to int64) ([]object, error) {
-	var out []object
+// names calls each for the names in [from, to), ascending, which it lists page by page.
+func (f folder) names(ctx context.Context, from, to int64, each func(object) error) error {
 	for after := f.dir + "/" + record.OffsetName(from); ; {
 		entries, err := f.bucket.List(ctx, f.dir+"/", after, page)
 		if err != nil {
-			return nil, fmt.Errorf("listing notes of duplicates: %w", err)
+			return fmt.Errorf("listing notes of duplicates: %w", err)
 		}
 		for _, e := range entries {
+			after = e.Key
 			first, ok := f.parseName(e.Key)
 			if ok && first >= to {
-				return out, nil
+				return nil
 			}
-			if ok {
-				out = append(out, object{first, e.Key, e.Size})
+			if !ok {
+				continue
 			}
-			after = e.Key
+			if err := each(object{first, e.Key}); err != nil {
+				return err
+			}
 		}
 		if len(entries) < page {
-			return out, nil
+			return nil
 		}
 	}
 }
@@ -197,13 +198,17 @@ func (f folder) totals(ctx context.Context) (map[record.Partition]int64, error) 
 	if err != nil || !found {
 		return nil, err
 	}
-	names, err := f.list(ctx, max(0, last-lateOffsets), maxOffset)
+	var names []object
+	err = f.names(ctx, max(0, last-lateOffsets), maxOffset, func(o object) error {
+		names = append(names[max(0, len(names)-lateNames+1):], o)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	out := map[record.Partition]int64{}
 	var faults error
-	for _, o := range names[max(0, len(names)-lateNames):] {
+	for _, o := range names {
 		c, err := f.read(ctx, o)
 		if err != nil && !damaged(err) {
 			return nil, err

@@ -28,87 +28,127 @@ func NewReader(bucket store.Bucket, stream string) *Reader { return &Reader{buck
 // for it, or two that stand for one. Beside an error for which errors.Is finds avrofile.ErrDamaged it lists what can be read: each of
 // it was named for certain.
 func (r *Reader) Within(ctx context.Context, p record.Partition, s checkpoint.Span) ([]Dropped, error) {
-	if s.Empty() {
-		return nil, nil
-	}
-	w := &within{folder: newFolder(r.bucket, r.stream, p), p: p, span: s}
-	if err := w.collect(ctx); err != nil {
+	var out []Dropped
+	err := r.Each(ctx, p, s, func(some []Dropped) { out = append(out, some...) })
+	if err != nil && !damaged(err) {
 		return nil, err
 	}
-	slices.SortFunc(w.out, func(a, b Dropped) int {
-		return cmp.Or(cmp.Compare(a.Offset, b.Offset), bytes.Compare(a.ID[:], b.ID[:]), bytes.Compare(a.Stands[:], b.Stands[:]))
-	})
-	return slices.Compact(w.out), w.faults
+	return distinct(out), err
 }
 
-// within is one Within.
-type within struct {
+// Each calls f with what Within lists, a piece at a time, so that a span of any length can be read. A piece is ascending, and no offset
+// is in two, but they come in no order. Damage is reported when all has been read.
+func (r *Reader) Each(ctx context.Context, p record.Partition, s checkpoint.Span, f func([]Dropped)) error {
+	if s.Empty() {
+		return nil
+	}
+	w := &walk{folder: newFolder(r.bucket, r.stream, p), p: p, span: s, each: f}
+	if err := w.run(ctx); err != nil {
+		return err
+	}
+	return w.faults
+}
+
+// Verify reads all notes of p and reports the objects that are damaged. An error means that it could not look.
+func (r *Reader) Verify(ctx context.Context, p record.Partition, report func(key string, fault error)) error {
+	f := newFolder(r.bucket, r.stream, p)
+	return f.names(ctx, 0, maxOffset, func(o object) error {
+		_, err := f.read(ctx, o)
+		if damaged(err) {
+			report(o.key, err)
+			return nil
+		}
+		return err
+	})
+}
+
+// distinct sorts, and leaves each once.
+func distinct(list []Dropped) []Dropped {
+	slices.SortFunc(list, func(a, b Dropped) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), bytes.Compare(a.ID[:], b.ID[:]), bytes.Compare(a.Stands[:], b.Stands[:]))
+	})
+	return slices.Compact(list)
+}
+
+// walk reads what may overlap a span: what is named in it, and the last name in front of it, with the one in front of that where it is an
+// aside.
+type walk struct {
 	folder folder
 	p      record.Partition
 	span   checkpoint.Span
-	out    []Dropped
+	each   func([]Dropped)
 	faults error
+
+	// what stands under one first offset
+	first  int64
+	named  []Dropped
+	goesOn bool // none of it ends what is in front
 }
 
-// collect reads what may overlap the span: what is named in it, and the last in front of it, with that in front where it is an aside.
-func (w *within) collect(ctx context.Context) error {
-	if _, err := w.take(ctx, w.span.From+1, w.span.To); err != nil {
-		return err
-	}
+func (w *walk) run(ctx context.Context) error {
 	for at := w.span.From; at >= 0; {
 		first, found, err := w.folder.before(ctx, at)
 		if err != nil {
 			return fmt.Errorf("finding notes of duplicates: %w", err)
 		}
 		if !found {
-			return nil
+			break
 		}
-		goesOn, err := w.take(ctx, first, first+1)
-		if err != nil || !goesOn {
+		if err := w.read(ctx, first, first+1); err != nil {
 			return err
+		}
+		if !w.goesOn {
+			break
 		}
 		at = first - 1
 	}
-	return nil
+	if w.span.Len() < 2 {
+		return nil
+	}
+	return w.read(ctx, w.span.From+1, w.span.To)
 }
 
-// take reads the objects named in [from, to). goesOn says that none of them ends what is in front of them.
-func (w *within) take(ctx context.Context, from, to int64) (goesOn bool, err error) {
-	if from >= to {
-		return false, nil
-	}
-	names, err := w.folder.list(ctx, from, to)
-	if err != nil {
-		return false, err
-	}
-	goesOn = true
-	for _, o := range names {
+// read reads the objects named in [from, to).
+func (w *walk) read(ctx context.Context, from, to int64) error {
+	w.first, w.named, w.goesOn = from, nil, true
+	err := w.folder.names(ctx, from, to, func(o object) error {
+		if o.first != w.first {
+			w.flush()
+			w.first = o.first
+		}
 		c, err := w.folder.read(ctx, o)
 		if err != nil && !damaged(err) {
-			return false, err
+			return err
 		}
 		w.faults = errors.Join(w.faults, err)
-		if c.kind == kindObject || c.kind == kindFile {
-			goesOn = goesOn && c.partition != w.p
-		}
 		if c.partition == w.p {
-			w.add(c.entries)
+			w.goesOn = w.goesOn && c.kind == kindAside
+			w.take(c.entries)
 		}
-	}
-	return goesOn, nil
+		return nil
+	})
+	w.flush()
+	return err
 }
 
-func (w *within) add(entries []entry) {
+func (w *walk) take(entries []entry) {
 	for i := range entries {
 		if !entries[i].span.Overlaps(w.span) {
 			continue
 		}
 		for _, d := range entries[i].dropped {
 			if d.Offset >= w.span.From && d.Offset < w.span.To {
-				w.out = append(w.out, d)
+				w.named = append(w.named, d)
 			}
 		}
 	}
+}
+
+func (w *walk) flush() {
+	if len(w.named) > 0 {
+		w.each(distinct(w.named))
+	}
+	w.named = nil
 }
 
 // Totals is how many records were dropped of each partition, as the last writers have counted: what was noted without its being known
