@@ -32,6 +32,7 @@ type LaneOptions struct {
 	Queue        int64         // bytes that the lane may hold, open loads included
 	MaxRecord    int64         // larger records are rejected as oversize; 0 means no limit
 	Report       sinks.Report  // makes rejects durable
+	Duplicates   Duplicates    // what Carry leaves out; nil: nothing
 	Covered      func(record.Partition, checkpoint.SpanSet)
 	Metrics      *Metrics
 	Log          *slog.Logger

@@ -69,7 +69,7 @@ func (l *Lane) dequeue() *Offered {
 
 // add puts the first batch of the queue into its load. A load that cannot take it is in no known state, and is left to recovery whole.
 func (l *Lane) add(ld *load, o *Offered, now time.Time) {
-	rejects, err := l.fill(ld.sink, o)
+	rejects, err := l.fill(ld.sink, o.Rows())
 	if err == nil {
 		ld.reject(rejects)
 		ld.next = o.Batch.Next
@@ -119,13 +119,13 @@ func (l *Lane) loadFor(o *Offered, now time.Time) (*load, error) {
 	return ld, nil
 }
 
-// fill turns a batch into rows, sets aside what this sink does not take, and adds the rest to a load. It is the same for what is
+// fill takes the rows of a batch, sets aside what this sink does not take, and adds the rest to a load. It is the same for what is
 // offered and for what recovery carries.
-func (l *Lane) fill(to sinks.Load, o *Offered) ([]sinks.Reject, error) {
-	rows, oversize := o.Rows().Filter(func(r *record.Record) bool { return l.opt.MaxRecord > 0 && payload(r) > l.opt.MaxRecord })
+func (l *Lane) fill(to sinks.Load, all *row.Batch) ([]sinks.Reject, error) {
+	rows, oversize := all.Filter(func(r *record.Record) bool { return l.opt.MaxRecord > 0 && payload(r) > l.opt.MaxRecord })
 	var rejects []sinks.Reject
 	if len(oversize) > 0 {
-		rejects = oversized(o.Rows(), oversize, l.opt.MaxRecord)
+		rejects = oversized(all, oversize, l.opt.MaxRecord)
 	}
 	return rejects, to.Add(rows)
 }
