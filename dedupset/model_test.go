@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -154,6 +155,13 @@ func newWorld(t *testing.T, seed uint64) *world {
 		T: t, rand: rand.New(rand.NewPCG(seed, 1)), model: model{sets: map[string]*modelSet{}},
 		table: &Table{}, replica: &Table{}, contents: spread,
 	}
+}
+
+// mix makes numbers look random.
+func mix(x uint64) uint64 {
+	hi, lo := bits.Mul64(x^0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9)
+	x = hi ^ lo ^ x
+	return x * 0x94d049bb133111eb
 }
 
 // spread is a content as a keyed hash would make it.
