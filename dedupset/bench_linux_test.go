@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math/bits"
 	"runtime"
 	"testing"
 	"time"
@@ -55,13 +54,6 @@ func (w *watch) report(b *testing.B) {
 // source makes claims of new contents.
 type source struct{ n uint64 }
 
-// mix is a bijection whose values look random.
-func mix(x uint64) uint64 {
-	hi, lo := bits.Mul64(x^0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9)
-	x = hi ^ lo ^ x
-	return x * 0x94d049bb133111eb
-}
-
 func (g *source) fill(cmd []byte) {
 	for b := cmd; len(b) > 0; b = b[rowSize:] {
 		g.n++
@@ -71,12 +63,15 @@ func (g *source) fill(cmd []byte) {
 	}
 }
 
-const benchStream = "orders"
+const (
+	benchStream = "orders"
+	benchWindow = 10 * time.Minute
+)
 
 // full is a table whose set has reached its cap, and a claim of the greatest length for it.
 func full(b *testing.B, entries int64) (*Table, *source, []byte, time.Duration) {
 	var t Table
-	t.Apply(0, Declare(benchStream, [8]byte{}, time.Hour, entries))
+	t.Apply(0, Declare(benchStream, [8]byte{}, benchWindow, entries))
 	cmd, _ := Claim(benchStream, [8]byte{}, make([][rowSize]byte, MaxRows(benchStream)))
 	g, now := &source{}, time.Duration(0)
 	for t.sets[0].known() < entries {
@@ -136,7 +131,7 @@ func BenchmarkGrowth(b *testing.B) {
 		cmd, _ := Claim(benchStream, [8]byte{}, make([][rowSize]byte, MaxRows(benchStream)))
 		for b.Loop() {
 			var t Table
-			t.Apply(0, Declare(benchStream, [8]byte{}, time.Hour, entries))
+			t.Apply(0, Declare(benchStream, [8]byte{}, benchWindow, entries))
 			for g := (&source{}); t.sets[0].known() < entries; {
 				g.fill(rowsOf(cmd))
 				w.measure(func() { t.Apply(time.Second, cmd) })
@@ -147,23 +142,32 @@ func BenchmarkGrowth(b *testing.B) {
 	})
 }
 
-// BenchmarkExpiry lets a full set expire at once, and claims on.
+// BenchmarkExpiry lets all of a full set, or half of it, expire at one time, and claims on.
 func BenchmarkExpiry(b *testing.B) {
 	sized(b, func(b *testing.B, entries int64) {
-		var w watch
-		for b.Loop() {
-			b.StopTimer()
-			t, g, cmd, now := full(b, entries)
-			b.StartTimer()
-			now += 2 * time.Hour
-			for range 2000 {
-				g.fill(rowsOf(cmd))
-				now += time.Millisecond
-				w.measure(func() { t.Apply(now, cmd) })
-			}
+		for _, part := range []int64{1, 2} {
+			b.Run(fmt.Sprintf("1of%d", part), func(b *testing.B) { expiry(b, entries, part) })
 		}
-		w.report(b)
 	})
+}
+
+func expiry(b *testing.B, entries, part int64) {
+	var w watch
+	for b.Loop() {
+		b.StopTimer()
+		t, g, cmd, now := full(b, entries)
+		b.StartTimer()
+		now = benchWindow + benchWindow/grain + now/time.Duration(part)
+		for range 2000 {
+			g.fill(rowsOf(cmd))
+			now += time.Millisecond
+			w.measure(func() { t.Apply(now, cmd) })
+		}
+		if s := t.Stats(now); len(s) != 1 || s[0].Twins > 0 || s[0].Claimed < uint64(entries) {
+			b.Fatal(s)
+		}
+	}
+	w.report(b)
 }
 
 // BenchmarkSnapshotBeside writes snapshots while claims go on.
