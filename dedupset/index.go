@@ -68,9 +68,9 @@ func (b *bucket) equal(tag byte) (lo uint64, hi uint32) {
 	return (x - ones) &^ x & highs, (y - ones&0xffffffff) &^ y & (highs & 0xffffffff)
 }
 
-// free is the first free slot, or slots.
-func (b *bucket) free() int {
-	lo, hi := b.equal(0)
+// first is the first slot with a tag, or slots.
+func (b *bucket) first(tag byte) int {
+	lo, hi := b.equal(tag)
 	if lo != 0 {
 		return bits.TrailingZeros64(lo) >> 3
 	}
@@ -81,7 +81,7 @@ func (b *bucket) free() int {
 func (x *index) add(content []byte, row uint32) {
 	for i := x.home(content); ; i = x.after(i) {
 		b := &x.buckets[i]
-		if slot := b.free(); slot < slots {
+		if slot := b.first(0); slot < slots {
 			b.tags[slot], b.rows[slot] = tagOf(content), row
 			return
 		}

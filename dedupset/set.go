@@ -82,18 +82,38 @@ func (s *set) claimGroup(now time.Duration, rows []byte, row int, reply []byte) 
 	return reply
 }
 
-// touch reads the buckets of contents that are looked up next.
+// touch reads the buckets of contents that are looked up next, and then the rows that they name.
 func (s *set) touch(rows []byte) {
 	sum := uint32(0)
 	for b := rows; len(b) > 0; b = b[rowSize:] {
 		sum |= s.index.buckets[s.index.home(b)].over
 	}
+	for b := rows; len(b) > 0; b = b[rowSize:] {
+		sum |= s.touchRow(s.index, b)
+	}
 	if s.old != nil {
 		for b := rows; len(b) > 0; b = b[rowSize:] {
 			sum |= s.old.buckets[s.old.home(b)].over
 		}
+		for b := rows; len(b) > 0; b = b[rowSize:] {
+			sum |= s.touchRow(s.old, b)
+		}
 	}
 	s.touched |= sum
+}
+
+// touchRow reads the first row that the content's bucket may mean: where it is not the right one, what follows is slower.
+func (s *set) touchRow(x *index, content []byte) uint32 {
+	b := &x.buckets[x.home(content)]
+	slot := b.first(tagOf(content))
+	if slot == slots {
+		return 0
+	}
+	at := s.swept + uint64(b.rows[slot]-uint32(s.swept))
+	if at >= s.next {
+		return 0
+	}
+	return uint32(s.chunks.row(at)[0])
 }
 
 // find is the row that holds a content, or nil.
