@@ -58,8 +58,9 @@ func (l *lab) claims(f *dedupset.Filter, rows [][24]byte, want int) {
 // six runs six nodes, of which three hold seats, some hold the log, and at least one only asks. It returns one of each that does not lead.
 func (l *lab) six() (voter, standby, worker *proc) {
 	l.t.Helper()
-	for i := range 6 {
-		l.run(fmt.Sprintf("n%d", i+1))
+	l.three()
+	for i := range 3 {
+		l.run(fmt.Sprintf("n%d", i+4))
 	}
 	l.until(2*time.Minute, "a voter, a standby and a worker that do not lead", func() bool {
 		voter, standby, worker = nil, nil, nil
@@ -218,7 +219,7 @@ func TestClaimsWithoutALeaderAreFast(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
-		ask(voter, fv, "no_leader")
+		ask(voter, fv, "no_leader", "timeout")
 		ask(worker, fw, "no_leader", "timeout")
 		for name := range l.procs {
 			l.net.Rejoin(name)
@@ -362,10 +363,8 @@ func TestLargeClaimsShareAConnection(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if took := time.Since(begin); took > 150*time.Millisecond {
+		if took := time.Since(begin); took > 35*time.Millisecond { // the declaration, and the claim, each there and back
 			t.Errorf("4 MiB took %v", took)
-		} else {
-			t.Log(took)
 		}
 	})
 }
