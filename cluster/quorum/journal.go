@@ -153,6 +153,12 @@ func (j *journal) weigh(size int64) {
 	j.mu.tail.limit = max(j.limits.Trailing, size/4)
 }
 
+func (j *journal) isDue() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mu.since >= j.enough()
+}
+
 // enough is how many bytes of log make a snapshot due.
 func (j *journal) enough() int64 { return max(j.limits.Snapshot, j.mu.weight) }
 

@@ -33,6 +33,9 @@ func (q *Quorum) takeSnapshots() {
 		for q.ctx.Err() == nil && q.postponed() {
 			q.sleep(lookAgain)
 		}
+		if !q.journal.isDue() { // what came in while the last one was made has asked for one more
+			continue
+		}
 		if err := q.compact(q.ctx); err != nil && q.ctx.Err() == nil {
 			q.log.Error("failed to take snapshot", "error", err)
 			q.sleep(snapshotAgain)

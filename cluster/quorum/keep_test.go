@@ -3,17 +3,21 @@ package quorum
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/stream-arrow/twgd/dedupset"
 	"github.com/stream-arrow/twgd/fsm"
 	"github.com/stream-arrow/twgd/lease"
 	"github.com/stream-arrow/twgd/tuning"
@@ -80,11 +84,42 @@ func TestTrap11SnapshotsByBytes(t *testing.T) {
 	})
 }
 
-// counted counts the snapshots that are sent.
+// counted counts the snapshots that are sent, and knows the largest request.
 type counted struct {
 	wire
-	mu sync.Mutex
-	to map[raft.ServerID]int
+	mu      sync.Mutex
+	to      map[raft.ServerID]int
+	largest int64
+}
+
+func (c *counted) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	c.note(req)
+	return c.wire.AppendEntries(id, to, req, resp)
+}
+
+func (c *counted) note(req *raft.AppendEntriesRequest) {
+	sum := int64(0)
+	for _, e := range req.Entries {
+		sum += size(e)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.largest = max(c.largest, sum)
+}
+
+func (c *counted) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := c.wire.AppendEntriesPipeline(id, to)
+	return countedPipeline{p, c}, err
+}
+
+type countedPipeline struct {
+	raft.AppendPipeline
+	c *counted
+}
+
+func (p countedPipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	p.c.note(req)
+	return p.AppendPipeline.AppendEntries(req, resp)
 }
 
 func (c *counted) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
@@ -229,6 +264,144 @@ func TestCaseK22AwayUnderLoad(t *testing.T) {
 		within(t, 10*time.Second, "caught up", func() bool { return dead.get("b") == "1" })
 		if n := l.sent.count(dead) - before; n != 1 {
 			t.Fatalf("it took %d snapshots", n)
+		}
+	})
+}
+
+// claims are claims of new contents, as a screening stage makes them.
+type claims struct {
+	n    uint64
+	cmds atomic.Int64
+}
+
+const claimRows = 2000
+
+func (c *claims) command(t *testing.T) []byte {
+	rows := make([][24]byte, claimRows)
+	for i := range rows {
+		c.n++
+		binary.LittleEndian.PutUint64(rows[i][:], c.n*0x9e3779b97f4a7c15)
+		binary.LittleEndian.PutUint64(rows[i][8:], c.n)
+	}
+	cmd, err := dedupset.Claim("s", [8]byte{}, rows)
+	ok(t, err)
+	return cmd
+}
+
+// pour lets claims be made for a while, one each quarter of a second.
+func (c *claims) pour(t *testing.T, n *node, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
+		reply, err := n.q.Propose(t.Context(), fsm.RouteDedup, c.command(t))
+		ok(t, err)
+		if held, code, err := dedupset.ParseReply(reply, claimRows); err != nil || code != dedupset.OK || len(held) > 0 {
+			t.Fatal(len(held), code, err)
+		}
+		c.cmds.Add(1)
+	}
+}
+
+// A server is away for ten minutes under full load of claims. The leader's memory stays as it was, since the set is at its cap and the log is
+// bounded in bytes by the size of the tables; snapshots are no more bytes than the log; and one of them brings the other up.
+func TestCaseK22AwayUnderClaims(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, nodes := three(t)
+		var sunk written
+		for _, n := range nodes {
+			n.limits = Limits{Snapshot: 128 << 10, Trailing: 128 << 10, Cache: 256 << 10}
+		}
+		nodes[0].tamper = sunk.on
+		grow(t, 3, nodes...)
+		l, dead := nodes[0], nodes[2]
+		const entries = 100_000 // 2.4 MB, many times Limits.Snapshot
+		_, err := l.q.Propose(t.Context(), fsm.RouteDedup, dedupset.Declare("s", [8]byte{}, time.Hour, entries))
+		ok(t, err)
+		var c claims
+		c.pour(t, l, 15*time.Second) // the set is full
+		dead.stop()
+		c.pour(t, l, 20*time.Second)
+		before, wrote := heap(), sunk.bytes.Load()
+		logged, most, heapMost := c.cmds.Load(), int64(0), uint64(0)
+		for range 20 {
+			c.pour(t, l, 30*time.Second)
+			most = max(most, logBytes(t, l.q.disk.logs))
+			heapMost = max(heapMost, heap())
+		}
+		logged = (c.cmds.Load() - logged) * claimRows * 24
+		const table = entries * 24
+		if most > table*3/2+1<<20 {
+			t.Errorf("the log held %d bytes, where the tables have %d", most, table)
+		}
+		if heapMost > before+8<<20 {
+			t.Errorf("the memory grew from %d to %d bytes", before, heapMost)
+		}
+		if wrote = sunk.bytes.Load() - wrote; wrote > logged+logged/4 {
+			t.Errorf("for %d bytes of claims snapshots of %d bytes were written", logged, wrote)
+		}
+		t.Logf("%d MB of claims, %d MB of snapshots, log at most %d bytes for %d of tables, heap %d to %d", logged>>20, wrote>>20, most, table, before, heapMost)
+		sent := l.sent.count(dead)
+		dead.start()
+		c.pour(t, l, 20*time.Second)
+		within(t, 10*time.Second, "caught up", func() bool { return dead.q.State().Applied == l.q.State().Applied })
+		if n := l.sent.count(dead) - sent; n != 1 {
+			t.Errorf("it took %d snapshots", n)
+		}
+		i, sum := l.f.Sum()
+		if j, other := dead.f.Sum(); i != j || sum != other {
+			t.Errorf("the sums differ at %d and %d", i, j)
+		}
+	})
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// written counts the bytes of snapshots.
+type written struct {
+	raft.SnapshotStore
+	bytes atomic.Int64
+}
+
+func (w *written) on(d *disk) { w.SnapshotStore = d.snaps; d.snaps = w }
+
+func (w *written) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, at uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	s, err := w.SnapshotStore.Create(v, index, term, c, at, t)
+	return &writtenSink{s, w}, err
+}
+
+type writtenSink struct {
+	raft.SnapshotSink
+	w *written
+}
+
+func (s *writtenSink) Write(p []byte) (int, error) {
+	s.w.bytes.Add(int64(len(p)))
+	return s.SnapshotSink.Write(p)
+}
+
+// One that is far behind gets its entries in requests that a slow disk stores within a heartbeat.
+func TestLargeEntriesComeInShortRequests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, nodes := three(t)
+		for _, n := range nodes {
+			n.limits = Limits{Snapshot: 1 << 30, Trailing: 1 << 30, Cache: 1 << 20}
+		}
+		grow(t, 3, nodes...)
+		l, dead := nodes[0], nodes[2]
+		dead.stop()
+		for range 100 {
+			ok(t, l.long(250<<10))
+		}
+		dead.start()
+		within(t, 10*time.Second, "caught up", func() bool { return dead.q.State().LastIndex == l.q.State().LastIndex })
+		l.sent.mu.Lock()
+		defer l.sent.mu.Unlock()
+		if l.sent.largest > requestMost || l.sent.largest < requestMost/2 {
+			t.Errorf("the largest request had %d bytes", l.sent.largest)
 		}
 	})
 }

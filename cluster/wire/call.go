@@ -108,7 +108,7 @@ func (p *Port) unreached(ctx context.Context, address string, err error) error {
 // answer reads what a peer has answered.
 func (p *Port) answer(ctx context.Context, address string, r *http.Response) ([]byte, error) {
 	if r.StatusCode == http.StatusOK {
-		body, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
+		body, err := readAll(io.LimitReader(r.Body, MaxBody+1), r.ContentLength)
 		switch {
 		case err != nil:
 			return nil, p.unreached(ctx, address, err)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,10 @@ func (p *Port) HandleOpen(name string, h Handler) { p.methods[name] = method{han
 
 func (p *Port) newServer() *http.Server {
 	return &http.Server{
-		Handler:           http.HandlerFunc(p.serve),
-		Protocols:         bareHTTP2(),
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1024, SendPingTimeout: silentFor, PingTimeout: answerFor, WriteByteTimeout: callFor},
+		Handler:   http.HandlerFunc(p.serve),
+		Protocols: bareHTTP2(),
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1024, MaxReceiveBufferPerStream: MaxBody, MaxReceiveBufferPerConnection: 8 * MaxBody,
+			SendPingTimeout: silentFor, PingTimeout: answerFor, WriteByteTimeout: callFor},
 		ReadHeaderTimeout: greetFor,
 		IdleTimeout:       2 * idleFor,
 		MaxHeaderBytes:    16 << 10,
@@ -89,11 +91,19 @@ func (p *Port) carryOut(w http.ResponseWriter, r *http.Request) ([]byte, *denial
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	defer cancel()
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(limit))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err := readAll(http.MaxBytesReader(w, r.Body, MaxBody), r.ContentLength)
 	if err != nil {
 		return nil, &denial{http.StatusRequestEntityTooLarge, CodeTooLarge, "reading the question: " + err.Error()}
 	}
 	return judge(p.ask(ctx, m, name, from, body))
+}
+
+// readAll reads to the end what says to have so many bytes, into memory that is taken once.
+func readAll(r io.Reader, length int64) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(int(min(max(length, 0), MaxBody)) + bytes.MinRead)
+	_, err := b.ReadFrom(r)
+	return b.Bytes(), err
 }
 
 // ask calls a handler. One that panics costs its caller an answer, and says so where people look; the library would hide it.

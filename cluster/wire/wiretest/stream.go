@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// window is how many bytes a stream holds that the other end has not read, before a write waits.
-const window = 256 << 10
+// window is how many bytes a stream holds that the other end has not read, before a write waits. It is more than any test sends into a cut: what
+// writes to a stream may hold a lock meanwhile, and while somebody waits for a lock the time of a bubble stands still.
+const window = 16 << 20
 
 // conn is one end of a stream.
 type conn struct {
