@@ -190,8 +190,9 @@ type noteFile struct {
 		From, To, Total int64
 		Good            bool
 		Dropped         []struct {
-			Offset            int64
-			Record_ID, Stands string
+			Offset   int64
+			RecordID string `json:"record_id"`
+			Stands   string
 		}
 	}
 	Duck []int64 // batches, the last total, records dropped
@@ -237,7 +238,7 @@ func TestNotesOfDuplicatesAreReadByOthers(t *testing.T) {
 			t.Errorf("%+v", got.Blocks)
 		}
 		d := first.Dropped[1]
-		if d.Offset != 128 || d.Record_ID != "010000000000000000000000000000fe" || d.Stands != "00000000000000ef" || second.Dropped[0].Offset != 1<<40-1 {
+		if d.Offset != 128 || d.RecordID != "010000000000000000000000000000fe" || d.Stands != "00000000000000ef" || second.Dropped[0].Offset != 1<<40-1 {
 			t.Errorf("%+v", got.Blocks)
 		}
 		for k, want := range map[string]string{"version": "1", "stream": "s", "topic": "orders", "topic_id": "ab000000000000000000000000000001",
