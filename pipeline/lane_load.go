@@ -14,7 +14,7 @@ type load struct {
 	sink    sinks.Load
 	key     record.Partition // the partition, or zero where it takes all
 	begun   time.Time        // when its first batch was added
-	oldest  time.Time        // when raw had its first batch: the deadline counts from here
+	oldest  time.Time        // when raw had the first of its batches: the deadline counts from here
 	next    int64            // with cuts: the offset that must follow
 	held    int64            // bytes counted against the lane's queue
 	rejects []sinks.Reject   // found by the lane, not yet reported
@@ -73,6 +73,9 @@ func (l *Lane) add(ld *load, o *Offered, now time.Time) {
 	if err == nil {
 		ld.reject(rejects)
 		ld.next = o.Batch.Next
+	}
+	if o.Stored.Before(ld.oldest) { // partitions overtake each other where batches are screened
+		ld.oldest = o.Stored
 	}
 	l.reweigh(ld)
 	l.mu.Lock()

@@ -17,7 +17,8 @@ type Row = [24]byte
 type Claims interface {
 	// Key is the founding's dedup key.
 	Key(ctx context.Context) ([32]byte, error)
-	// Claim claims every row and names those whose content another record holds. key is the one that the rows were hashed with.
+	// Claim claims every row and names those whose content another record holds. key is the one that the rows were hashed with. Neither is
+	// kept after the call.
 	Claim(ctx context.Context, key *[32]byte, rows [][24]byte) ([]Held, error)
 }
 

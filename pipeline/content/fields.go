@@ -70,6 +70,7 @@ func (t *tree) child(name []byte) *tree {
 type scanner struct {
 	root  *tree
 	dec   *jsontext.Decoder
+	rules []jsontext.Options
 	text  bytes.Buffer
 	name  []byte // a name without its escapes
 	spelt []byte // of the fields found, in the order of the text
@@ -85,7 +86,8 @@ type spelling struct{ from, to int }
 
 func newScanner(root *tree, fields, nodes int) *scanner {
 	s := &scanner{root: root, found: make([]spelling, fields), seen: make([]bool, nodes)}
-	s.dec = jsontext.NewDecoder(&s.text, jsontext.AllowDuplicateNames(true)) // names on a path are watched here; others do not matter
+	s.dec = jsontext.NewDecoder(&s.text)
+	s.rules = []jsontext.Options{jsontext.AllowDuplicateNames(true)} // names on a path are watched here; others do not matter
 	return s
 }
 
@@ -95,7 +97,7 @@ func (s *scanner) fields(value []byte) (encoded []byte, reason string) {
 	clear(s.seen)
 	s.spelt, s.out, s.twice, s.wrong = s.spelt[:0], s.out[:0], false, false
 	s.text = *bytes.NewBuffer(value)
-	s.dec.Reset(&s.text)
+	s.dec.Reset(&s.text, s.rules...)
 	if s.walk(s.root) != nil || !s.ended() {
 		return nil, NotJSON
 	}
@@ -125,7 +127,7 @@ func (s *scanner) walk(t *tree) error {
 	case t.field >= 0:
 		return s.field(t.field)
 	case s.dec.PeekKind() != '{':
-		return s.dec.SkipValue() // of another type: what is declared inside is missing
+		return s.skip() // of another type: what is declared inside is missing
 	}
 	if _, err := s.dec.ReadToken(); err != nil {
 		return err
@@ -151,7 +153,7 @@ func (s *scanner) member(t *tree) error {
 	}
 	c := t.child(plain)
 	if c == nil {
-		return s.dec.SkipValue()
+		return s.skip()
 	}
 	s.twice = s.twice || s.seen[c.place]
 	s.seen[c.place] = true
@@ -173,7 +175,7 @@ func (s *scanner) field(i int) error {
 	kind := s.dec.PeekKind()
 	if kind == '{' || kind == '[' {
 		s.wrong = true
-		return s.dec.SkipValue()
+		return s.skip()
 	}
 	text, err := s.dec.ReadValue()
 	if err != nil || kind == 'n' {
@@ -201,4 +203,10 @@ func (s *scanner) number(text []byte) {
 	spelt, ok := appendNumber(append(s.spelt, 'n', 0, 0, 0, 0), text)
 	s.spelt, s.wrong = spelt, s.wrong || !ok
 	binary.BigEndian.PutUint32(spelt[begin+1:], uint32(len(spelt)-begin-5))
+}
+
+// skip checks a value and passes over it. It is in memory whole, so that to read it costs less than to count its tokens.
+func (s *scanner) skip() error {
+	_, err := s.dec.ReadValue()
+	return err
 }

@@ -69,6 +69,7 @@ type work struct {
 	scan    *scanner // nil where the whole value counts
 	rows    []Row
 	places  []place // of rows
+	key     [32]byte
 	unkeyed map[string]int64
 }
 
@@ -78,13 +79,13 @@ type place struct{ batch, record int }
 // Screen claims the content of all records of batches, and names those whose content another record holds. An error says that nothing is known
 // of any of them; Reason names it.
 func (s *Screen) Screen(ctx context.Context, batches []Batch) (Verdict, error) {
-	key, err := s.opt.Claims.Key(ctx)
-	if err != nil {
-		return Verdict{}, err
-	}
 	w := s.idle.Get().(*work)
 	defer s.idle.Put(w)
-	w.hash(batches, s.derive(&key))
+	var err error
+	if w.key, err = s.opt.Claims.Key(ctx); err != nil {
+		return Verdict{}, err
+	}
+	w.hash(batches, s.derive(&w.key))
 	v := Verdict{Checked: int64(len(w.rows))}
 	if len(w.unkeyed) > 0 {
 		v.Unkeyed = make(map[string]int64, len(w.unkeyed))
@@ -95,7 +96,7 @@ func (s *Screen) Screen(ctx context.Context, batches []Batch) (Verdict, error) {
 	if len(w.rows) == 0 {
 		return v, nil
 	}
-	held, err := s.opt.Claims.Claim(ctx, &key, w.rows)
+	held, err := s.opt.Claims.Claim(ctx, &w.key, w.rows)
 	if err != nil {
 		return Verdict{}, err
 	}
