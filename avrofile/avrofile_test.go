@@ -435,6 +435,9 @@ func TestDecoder(t *testing.T) {
 	f([]byte{4, 0}, nullable, "error")
 	f([]byte{1}, boolean, true)
 	f(nil, boolean, "error")
+	fixed := func(d *Decoder) any { return d.Fixed(2) }
+	f([]byte{1, 2}, fixed, []byte{1, 2})
+	f([]byte{1}, fixed, "error")
 	f([]byte{0}, array, []int64(nil))
 	f([]byte{4, 2, 4, 0}, array, []int64{1, 2})
 	f([]byte{3, 4, 2, 4, 0}, array, []int64{1, 2}) // the count negative, a size behind it

@@ -33,18 +33,24 @@ var seed = flag.Uint64("seed", 0, "tells the story of this seed only")
 // their claims and are paused for longer than a claim lasts.
 func TestStory(t *testing.T) {
 	for _, fleet := range []int{0, 1, 2} {
-		t.Run(fmt.Sprintf("agents %d", fleet+1), func(t *testing.T) { tell(t, fleet) })
+		t.Run(fmt.Sprintf("agents %d", fleet+1), func(t *testing.T) { tell(t, fleet, false) })
 	}
 }
 
-func tell(t *testing.T, fleet int) {
+func tell(t *testing.T, fleet int, screening bool) {
 	seeds := []uint64{1, uint64(time.Now().UnixNano())}
 	if *seed != 0 {
 		seeds = []uint64{*seed}
 	}
 	for _, seed := range seeds {
 		t.Logf("seed %d", seed)
-		synctest.Test(t, func(t *testing.T) { newStory(t, seed, fleet).tell() })
+		synctest.Test(t, func(t *testing.T) {
+			s := newStory(t, seed, fleet)
+			if screening {
+				s.twins = newTwins(s)
+			}
+			s.tell()
+		})
 		if t.Failed() {
 			t.Fatalf("the story of seed %d ends badly", seed)
 		}
@@ -62,6 +68,7 @@ type story struct {
 	trail  trail
 	calm   bool   // no more faults
 	fleet  *fleet // nil where one process does all
+	twins  *twins // nil where nothing is screened
 }
 
 func newStory(t *testing.T, seed uint64, readers int) *story {
@@ -91,6 +98,9 @@ func (s *story) tell() {
 	}
 	for _, t := range s.tables {
 		t.Fault(nil)
+	}
+	if s.twins != nil {
+		s.twins.claims.Fault(nil)
 	}
 	if s.fleet != nil { // what hangs would hang for as long as a window may take
 		for len(s.fleet.members) > 0 {
@@ -135,6 +145,9 @@ func (s *story) chapter(length time.Duration, crash bool) {
 		lanes = append(lanes, s.lane(table, copies))
 	}
 	opt.Lanes = lanes
+	if s.twins != nil {
+		opt.Screening = s.twins.screening()
+	}
 	stream := pipeline.New(opt)
 	ctx, cancel := context.WithCancel(s.Context())
 	ended, begun := make(chan error, 8), 0
@@ -168,6 +181,9 @@ func (s *story) chapter(length time.Duration, crash bool) {
 			continue
 		}
 		s.turn(member)
+		if s.twins != nil {
+			s.twins.turn()
+		}
 		if s.fleet != nil {
 			s.drill()
 		}
@@ -186,6 +202,9 @@ func (s *story) chapter(length time.Duration, crash bool) {
 	}
 	synctest.Wait()
 	s.left(stream, gate, lanes)
+	if s.twins != nil {
+		s.twins.ended(stream)
+	}
 }
 
 func (s *story) lane(table *pipetest.Table, copies *coverage.Publisher) *pipeline.Lane {
@@ -200,6 +219,9 @@ func (s *story) lane(table *pipetest.Table, copies *coverage.Publisher) *pipelin
 		opt.Name = "files"
 		opt.Cuts = cuts.New(cuts.Options{Bucket: s.bucket, Stream: "s", Sink: "files", Cell: 100,
 			Genesis: func(context.Context, record.Partition) (int64, error) { return 0, nil }})
+	}
+	if s.twins != nil {
+		opt.Duplicates = s.twins.leaveOut(opt.Name)
 	}
 	if s.fleet != nil {
 		opt.Covered = func(p record.Partition, set checkpoint.SpanSet) { copies.Covered(opt.Name, p, set) }
@@ -234,6 +256,9 @@ func (s *story) spoil(gate *pipetest.Raw, member *pipetest.Member) {
 	}
 	for _, t := range s.tables {
 		t.Fault(s.sinkFault())
+	}
+	if s.twins != nil {
+		s.twins.claims.Fault(s.twins.fault())
 	}
 }
 
@@ -346,13 +371,18 @@ func (s *story) verify() {
 			s.Errorf("%v: committed %d of %d, wrong: %q", p, got, end, wrong)
 		}
 		for i, t := range s.tables {
-			s.inTable(i, t.Rows(p), p, end)
+			if s.twins == nil {
+				s.inTable(i, t.Rows(p), p, end)
+			}
 		}
 		for names := s.tables[1].Names(p); len(names) > 1; names = names[1:] {
 			if names[0].Overlaps(names[1]) {
 				s.Errorf("files %v and %v overlap", names[0], names[1])
 			}
 		}
+	}
+	if s.twins != nil {
+		s.twins.verify()
 	}
 }
 

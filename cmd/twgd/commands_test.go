@@ -13,7 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/stream-arrow/twgd/audit"
+	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/config"
+	"github.com/stream-arrow/twgd/pipeline/duplicates"
+	"github.com/stream-arrow/twgd/record"
+	"github.com/stream-arrow/twgd/store"
 )
 
 func TestUsage(t *testing.T) {
@@ -148,6 +152,21 @@ func (l *lab) parquet() []string {
 	return files
 }
 
+// note notes a duplicate, and returns the file.
+func (l *lab) note(topicID string) (path string) {
+	l.Helper()
+	id, err := record.ParseTopicID(topicID)
+	l.must(err)
+	b, err := store.Open(l.Context(), "file://"+l.dir+"/raw", store.Options{})
+	l.must(err)
+	defer b.Close()
+	p := record.Partition{Cluster: "another", Topic: "orders", TopicID: id}
+	w := duplicates.NewWriter(duplicates.Options{Bucket: b, Stream: "orders", Node: "n", Instance: "i"})
+	n := duplicates.Noted{Partition: p, Span: checkpoint.Span{From: 0, To: 3}, Dropped: []duplicates.Dropped{{Offset: 1}}}
+	l.must(w.Append(l.Context(), []duplicates.Noted{n}))
+	return filepath.Join(l.dir, "raw", "orders", "_duplicates", filepath.FromSlash(p.Path()), record.OffsetName(0)+".avro")
+}
+
 func TestAuditFindsWhatIsMissing(t *testing.T) {
 	l := newLab(t)
 	file := l.config("one", "", "")
@@ -183,6 +202,10 @@ func TestAuditFindsWhatIsMissing(t *testing.T) {
 		l.wants(exitDamaged, []string{"damage: raw of orders/0 is damaged", "`twgd raw verify`"}, "audit", "-c", file, "--full")
 		l.wants(exitDamaged, []string{"damaged: ", "at byte"}, "raw", "verify", "-c", file)
 		l.wants(exitDamaged, nil, "raw", "cat", "-c", file)
+	})
+	l.flipped(l.note(r.Partitions[0].TopicID), func() {
+		l.wants(exitDamaged, []string{"damaged: orders/_duplicates/"}, "raw", "verify", "-c", file)
+		l.wants(exitDamaged, []string{"damage: notes of duplicates: orders/_duplicates/"}, "audit", "-c", file, "--full")
 	})
 	l.wants(exitDone, []string{"1 chains are whole"}, "raw", "verify", "-c", file)
 	l.wants(exitDone, nil, "audit", "-c", file, "--full")

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stream-arrow/twgd/checkpoint"
+	"github.com/stream-arrow/twgd/pipeline/duplicates"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sinks/raw"
 )
@@ -273,10 +274,11 @@ type verifyResult struct {
 
 func rawVerifyCommand() *cobra.Command {
 	return reading(&cobra.Command{
-		Use: "verify -c FILE", Short: "Read all of raw and name what is damaged, with its place",
+		Use: "verify -c FILE", Short: "Read all of raw, and the notes of dropped duplicates beside it, and name what is damaged, with its place",
 		Example: "  twgd raw verify -c twgd.yaml --topic orders",
 	}, func(cmd *cobra.Command, s *stores, partitions []record.Partition) error {
 		out := verifyResult{len(partitions), []findingInfo{}}
+		notes := duplicates.NewReader(s.bucket, s.cfg.Name)
 		damaged := 0
 		p := newProgress(cmd)
 		for i, part := range partitions {
@@ -287,6 +289,12 @@ func rawVerifyCommand() *cobra.Command {
 					damaged++
 				}
 			})
+			if err == nil {
+				err = notes.Verify(cmd.Context(), part, func(key string, fault error) {
+					out.Findings = append(out.Findings, findingInfo{Topic: part.Topic, Partition: part.Number, Kind: raw.Damaged.String(), Path: key, Problem: fault.Error()})
+					damaged++
+				})
+			}
 			if err != nil {
 				return fmt.Errorf("verifying %v: %w", part, err)
 			}

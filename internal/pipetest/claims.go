@@ -21,12 +21,13 @@ type Claims struct {
 	held  map[content.Row]time.Time // by hash and holder's tail: when it claimed
 	by    map[[16]byte][8]byte
 	kept  map[[16]byte][8]byte // by, as it was when Keep was called
+	won   map[[8]byte]bool     // tails that ever held a content
 	key   [32]byte
 }
 
 // NewClaims is empty.
 func NewClaims() *Claims {
-	return &Claims{held: map[content.Row]time.Time{}, by: map[[16]byte][8]byte{}, key: [32]byte{1}}
+	return &Claims{held: map[content.Row]time.Time{}, by: map[[16]byte][8]byte{}, won: map[[8]byte]bool{}, key: [32]byte{1}}
 }
 
 // Fault decides about every claim: whether it lands, after which time, and what is answered instead of the truth. It may wait.
@@ -51,6 +52,13 @@ func (c *Claims) Restore() {
 	if c.by == nil {
 		c.by = map[[16]byte][8]byte{}
 	}
+}
+
+// Won reports whether the record with this tail ever held its content.
+func (c *Claims) Won(tail [8]byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.won[tail]
 }
 
 // Key implements content.Claims.
@@ -97,6 +105,7 @@ func (c *Claims) claim(rows [][24]byte) (held []content.Held) {
 		case !there:
 			c.by[hash] = tail
 			c.held[row] = now
+			c.won[tail] = true
 		case by != tail:
 			held = append(held, content.Held{Row: i, By: by})
 		}

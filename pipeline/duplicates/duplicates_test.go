@@ -593,3 +593,65 @@ func TestAnErrorIsAnError(t *testing.T) {
 		t.Error("no error though the context has ended")
 	}
 }
+
+func TestVerifyNamesWhatIsDamaged(t *testing.T) {
+	b := faultbucket.New()
+	s := &shop{T: t, bucket: b}
+	w := s.writer("n")
+	for from := int64(0); from < 500; from += 100 {
+		s.add(w, noted(from, from+100, from+7))
+	}
+	f := func(want ...string) {
+		t.Helper()
+		var got []string
+		err := NewReader(b, "s").Verify(t.Context(), orders, func(key string, fault error) {
+			if !errors.Is(fault, avrofile.ErrDamaged) {
+				t.Error(fault)
+			}
+			got = append(got, key)
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v %v, want %v", got, err, want)
+		}
+	}
+	f()
+	var spoilt []string
+	for _, i := range []int{1, 3} {
+		key, body := s.body(i)
+		body = slices.Clone(body)
+		body[len(body)-30] ^= 1
+		b.Put(key, body)
+		spoilt = append(spoilt, key)
+	}
+	f(spoilt...)
+}
+
+// Whatever bytes are read, nothing panics, and what is taken for an entry can be written again.
+func FuzzParse(f *testing.F) {
+	b := faultbucket.New()
+	for _, local := range []bool{false, true} {
+		w := NewWriter(Options{Bucket: b, Stream: "s", Local: local})
+		pt := w.part(orders)
+		n := noted(0, 10, 3, 7)
+		body, h, err := pt.seal(block{first: 0, to: 10, count: 1, entries: appendEntry(nil, &n, 2)}, map[bool]kind{true: kindFile, false: kindObject}[local])
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+		if body, err = appendBlock(body, &h, block{count: 1, entries: appendEntry(nil, &n, 4)}); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+		f.Add(body[:len(body)-9])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		c, _ := parse(body, "s", 0)
+		for _, e := range c.entries {
+			again := appendEntry(nil, &Noted{Span: e.span, Dropped: e.dropped}, e.total)
+			got, err := parseBlock(again, 1, 0)
+			if err != nil || !reflect.DeepEqual(got[0], e) {
+				t.Fatalf("%+v is read back as %+v, %v", e, got, err)
+			}
+		}
+	})
+}

@@ -18,7 +18,7 @@ type Entry struct {
 	Sink      string    // empty where it concerns all sinks of the stream
 	Reason    string    // a reason code, as metrics name it
 	Detail    string    // SQLSTATE, column, what was found; no value of a user. Bytes that are not UTF-8 are replaced
-	ID        record.ID // of the record, zero for a span; for a duplicate the id that stands for it
+	ID        record.ID // of the record, zero for a span
 	At        time.Time // kept in milliseconds
 }
 

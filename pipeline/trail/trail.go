@@ -1,5 +1,5 @@
-// Package trail keeps the dq-audit trail of a stream: what was rejected, shed, skipped or deduplicated is written there, durably,
-// before that sink's coverage passes it. The quarantine is a view for people and may shed; a counter is forgotten at a restart; the
+// Package trail keeps the dq-audit trail of a stream: what was rejected, shed or skipped is written there, durably, before
+// that sink's coverage passes it. The quarantine is a view for people and may shed; a counter is forgotten at a restart; the
 // trail is the record that audit reads.
 //
 // Each process appends to a folder of its own beside raw, one object an append. Entries are a set: one that was written twice,

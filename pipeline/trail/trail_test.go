@@ -351,3 +351,37 @@ func TestIndex(t *testing.T) {
 	}
 	f("map[oversize:[20, 25) sink:[1, 4) [9, 10) [50, 51)]", "map[{db oversize}:5 {db sink}:5 {lake sink}:1]")
 }
+
+// The index knows by its tail what a sink misses, and what all do.
+func TestIndexKnowsWhatASinkMisses(t *testing.T) {
+	b := faultbucket.New()
+	x := NewIndex(b, "s")
+	f := func(sink string, n byte, want bool) {
+		t.Helper()
+		if got := x.Misses(sink, [8]byte{7: n}); got != want {
+			t.Errorf("sink %q misses %d: %v", sink, n, got)
+		}
+	}
+	if x.MissesAny("db") {
+		t.Error("an empty index misses something")
+	}
+	add(t, newWriter(b, "n"), 1)
+	every := entry(2)
+	every.Sink, every.ID = "", record.ID{15: 4}
+	span := entry(3)
+	span.ID = record.ID{}
+	if err := newWriter(b, "m").Append(t.Context(), []Entry{every, span}); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f("db", 9, true)
+	f("lake", 9, false)
+	f("db", 4, true)
+	f("lake", 4, true)
+	f("db", 0, false)
+	if !x.MissesAny("db") || !x.MissesAny("lake") {
+		t.Error("something is missing")
+	}
+}

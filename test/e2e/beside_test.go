@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stream-arrow/twgd/checkpoint"
+	"github.com/stream-arrow/twgd/pipeline/duplicates"
 	"github.com/stream-arrow/twgd/pipeline/quarantine"
 	"github.com/stream-arrow/twgd/pipeline/trail"
 	"github.com/stream-arrow/twgd/record"
@@ -147,4 +148,106 @@ func TestQuarantineIsReadByOthers(t *testing.T) {
 	equal(t, headers[0].(map[string]any), map[string]any{"key": "a", "value": nil, "key_bytes": nil})
 	equal(t, headers[1].(map[string]any)["value"].(map[string]any), map[string]any{"bytes": ""})
 	equal(t, headers[2].(map[string]any)["key_bytes"].(map[string]any), map[string]any{"bytes": "ff"})
+}
+
+// readNotes reads notes of duplicates with fastavro, and with DuckDB, and computes the checksums of the header and of each entry as
+// docs/formats/duplicates.md says.
+const readNotes = `
+import json, sys, io, fastavro, duckdb
+def crc32c(data):
+    crc = 0xffffffff
+    for b in data:
+        crc ^= b
+        for _ in range(8): crc = (crc >> 1) ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+path = sys.argv[1]
+with open(path, "rb") as f:
+    blocks = fastavro.block_reader(f)
+    meta, schema, out = dict(blocks.metadata), blocks.writer_schema, []
+    for block in blocks:
+        data, rows = block.bytes_.getvalue(), []
+        at = io.BytesIO(data)
+        for _ in range(block.num_records):
+            begin = at.tell()
+            row = fastavro.schemaless_reader(at, schema)
+            size = io.BytesIO()
+            fastavro.schemaless_writer(size, "long", row["crc32c"])
+            good = crc32c(data[begin:at.tell() - len(size.getvalue())]) == row["crc32c"]
+            rows.append({"from": row["from"], "to": row["to"], "total": row["total"], "good": good,
+                "dropped": [{"offset": d["offset"], "record_id": d["record_id"].hex(), "stands": d["stands"].hex()} for d in row["dropped"]]})
+        out.append(rows)
+whole = open(path, "rb").read()
+seal = b"".join(k.encode() + b"\0" + meta[k].encode() + b"\0" for k in sorted(meta) if k != "twgd.crc32c") + whole[-16:]
+db = duckdb.connect()
+db.load_extension("avro")
+duck = db.execute('select count(*), max(total), sum(len(dropped))::bigint from read_avro(?)', [path]).fetchone()
+print(json.dumps({"meta": {k: v for k, v in meta.items() if k.startswith("twgd.")}, "sealed": "%08x" % crc32c(seal) == meta["twgd.crc32c"], "blocks": out, "duck": duck}))`
+
+type noteFile struct {
+	Meta   map[string]string
+	Sealed bool
+	Blocks [][]struct {
+		From, To, Total int64
+		Good            bool
+		Dropped         []struct {
+			Offset   int64
+			RecordID string `json:"record_id"`
+			Stands   string
+		}
+	}
+	Duck []int64 // batches, the last total, records dropped
+}
+
+func TestNotesOfDuplicatesAreReadByOthers(t *testing.T) {
+	f := func(local bool, kind string, blocks int) {
+		t.Helper()
+		b, dir := openDir(t)
+		w := duplicates.NewWriter(duplicates.Options{Bucket: b, Stream: "s", Node: "n", Instance: "i", Local: local})
+		note := func(from, to int64, offsets ...int64) duplicates.Noted {
+			n := duplicates.Noted{Partition: besidePartition, Span: checkpoint.Span{From: from, To: to}}
+			for _, o := range offsets {
+				n.Dropped = append(n.Dropped, duplicates.Dropped{Offset: o, ID: record.ID{1, 15: 0xfe}, Stands: [8]byte{7: 0xef}})
+			}
+			return n
+		}
+		if err := w.Append(t.Context(), []duplicates.Noted{note(100, 200, 100, 1<<7), note(200, 1<<40, 1<<40-1)}); err != nil {
+			t.Fatal(err)
+		}
+		if local {
+			if err := w.Append(t.Context(), []duplicates.Noted{note(1<<40, 1<<41, 1<<40)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var got noteFile
+		path := filepath.Join(dir, "s", "_duplicates", filepath.FromSlash(besidePartition.Path()), record.OffsetName(100)+".avro")
+		if err := servers.PythonJSON(t.Context(), readNotes, nil, &got, path); err != nil {
+			t.Fatal(err)
+		}
+		if !got.Sealed || len(got.Blocks) != blocks || len(got.Blocks[0]) != 2 {
+			t.Fatalf("%+v", got)
+		}
+		total := int64(2 + blocks)
+		if got.Duck[0] != int64(1+blocks) || got.Duck[1] != total || got.Duck[2] != total {
+			t.Errorf("DuckDB finds %v", got.Duck)
+		}
+		first, second := got.Blocks[0][0], got.Blocks[0][1]
+		if first.From != 100 || first.To != 200 || first.Total != 2 || !first.Good || !second.Good || second.Total != 3 || len(first.Dropped) != 2 {
+			t.Errorf("%+v", got.Blocks)
+		}
+		d := first.Dropped[1]
+		if d.Offset != 128 || d.RecordID != "010000000000000000000000000000fe" || d.Stands != "00000000000000ef" || second.Dropped[0].Offset != 1<<40-1 {
+			t.Errorf("%+v", got.Blocks)
+		}
+		for k, want := range map[string]string{"version": "1", "stream": "s", "topic": "orders", "topic_id": "ab000000000000000000000000000001",
+			"partition": "4", "generation": "2", "first": "100", "writer": "n~i", "kind": kind} {
+			if got.Meta["twgd."+k] != want {
+				t.Errorf("twgd.%s is %q", k, got.Meta["twgd."+k])
+			}
+		}
+	}
+	f(false, "object", 1)
+	f(true, "file", 2)
 }
