@@ -24,13 +24,13 @@ func (s *Suite) Dropped(t testing.TB, location, stream string, torn bool) []Drop
 	var rows []Dropped
 	dir := filepath.Join(s.Local(t, location), stream)
 	Must(t, servers.PythonJSON(t.Context(), readers, nil, &rows, map[bool]string{false: "dropped", true: "dropped_torn"}[torn], dir))
-	type place struct {
+	type name struct {
 		path   string
 		offset int64
 	}
-	out := map[place]Dropped{}
+	out := map[name]Dropped{}
 	for _, d := range rows {
-		at := place{d.Path, d.Offset}
+		at := name{d.Path, d.Offset}
 		if before, ok := out[at]; ok && before.ID != d.ID {
 			t.Errorf("offset %d of %s is named as %s and as %s", d.Offset, d.Path, before.ID, d.ID)
 		}

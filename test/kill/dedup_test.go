@@ -1,0 +1,166 @@
+//go:build e2e
+
+package kill
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stream-arrow/twgd/test/harness"
+)
+
+// twins lays three nodes of one group that deduplicate, and starts them. They share raw and a lake on object storage, and a table.
+func twins(t *testing.T, mode string) *half {
+	t.Helper()
+	h := lay(t, suite.Bucket(t, "raw"), suite.Bucket(t, "lake"), 3, func(s *harness.Stream) {
+		s.Deduplicate(harness.Dedup{Mode: mode, Window: "5m"})
+	})
+	h.gather()
+	h.shared()
+	return h
+}
+
+// shared waits until the running nodes have all partitions, and each has some.
+func (h *half) shared() {
+	h.Helper()
+	harness.Await(h, "the nodes to share the partitions", 60*time.Second, func() (seen string, ok bool) {
+		sum := 0
+		for _, n := range h.nodes {
+			st, err := n.Status()
+			if err != nil || len(st.Streams) == 0 || len(st.Streams[0].Partitions) == 0 {
+				return fmt.Sprintf("%s has %v %v", n.ID, st, err), false
+			}
+			sum += len(st.Streams[0].Partitions)
+			seen += st.String() + "\n"
+		}
+		return seen, sum == partitions
+	})
+}
+
+// repeats makes one record of twenty come a second time, on another partition, within a second. Numbers begin at from.
+func repeats(from int) harness.Retries {
+	return harness.Retries{Every: 20, Within: time.Second, Record: func(n int) harness.Record { return harness.Unique(from+n, partitions) }}
+}
+
+// counts sums a metric over all nodes.
+func (h *half) counts(name string) (sum int64) {
+	h.Helper()
+	for _, n := range h.nodes {
+		sum += int64(n.Metric(name))
+	}
+	return sum
+}
+
+// TestDedupGroupMeasures: three processes count what was sent twice, most of it through different ones.
+func TestDedupGroupMeasures(t *testing.T) {
+	h := twins(t, "measure")
+	want := h.producer.SendRetrying(12_000, rate, repeats(0))
+	h.reach(want)
+	counted, unscreened := h.counts("twg_dedup_duplicates_total"), h.counts("twg_dedup_unavailable_total")
+	c := suite.Contents(h.topic, want, nil)
+	t.Logf("%d records, %d of them second copies, %d counted, %d unscreened", c.Records(), c.Twins, counted, unscreened)
+	if off := math.Abs(float64(counted - c.Twins)); off > float64(c.Twins)/100+float64(unscreened) || counted > c.Twins {
+		t.Errorf("%d duplicates were counted, and %d are there", counted, c.Twins)
+	}
+	h.end()
+	h.compare(want)
+}
+
+// TestDedupGroupDrops: three processes leave each content once in the table and in the lake, and raw has all. Then, under load, the leader is killed,
+// and another one is stopped for longer than the group and the quorum wait: no content is absent, and no more duplicates survive than the bound
+// says that harness.Lapses describes.
+func TestDedupGroupDrops(t *testing.T) {
+	h := twins(t, "drop")
+	want := h.producer.SendRetrying(8000, rate, repeats(0))
+	h.reach(want)
+	living := h.counts("twg_dedup_unavailable_total")
+	h.survivors(want, living, fmt.Sprintf("%d records passed unscreened", living), false)
+
+	lapses := &harness.Lapses{DSN: h.dsn, Ends: func() map[int32]int64 { return suite.RawEnds(t, h.raw, h.topic) }}
+	h.producer.BeginRetrying(rate, repeats(1_000_000))
+	h.grows(h.nodes)
+	leader := h.full(h.nodes[0])
+	lapses.Kill(leader)
+	h.grows(h.others(leader))
+	leader.Start()
+	h.full(leader)
+	h.shared()
+	leader = h.full(h.nodes[0])
+	lapses.Pause(leader)
+	h.grows(h.others(leader))
+	time.Sleep(8 * time.Second) // more than the session of the group, and than a leader is waited for
+	leader.Continue()
+	h.grows(h.nodes)
+	want = h.producer.End()
+	h.reach(want)
+
+	living = h.counts("twg_dedup_unavailable_total")
+	ids := suite.IDs(h.topic, want)
+	most, why := lapses.Most(suite.Contents(h.topic, want, nil), want, ids, living)
+	h.end()
+	h.compareRaw(want)
+	h.survivors(want, most, why, true)
+	for _, args := range [][]string{{"audit"}, {"audit", "--rows"}} {
+		if code, out := h.nodes[0].Ask(args...); code != 0 {
+			t.Errorf("%q exits with code %d:\n%s", args, code, out)
+		}
+	}
+}
+
+// others are all nodes but one.
+func (h *half) others(but *harness.Node) (out []*harness.Node) {
+	for _, n := range h.nodes {
+		if n != but {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// grows waits until these nodes together have found fifty duplicates more than at the call: claims are answered.
+func (h *half) grows(nodes []*harness.Node) {
+	h.Helper()
+	found := func() (sum int64) {
+		for _, n := range nodes {
+			sum += int64(n.Metric("twg_dedup_duplicates_total"))
+		}
+		return sum
+	}
+	was := found()
+	harness.Await(h, "duplicates to be found", 60*time.Second, func() (string, bool) {
+		now := found()
+		return fmt.Sprintf("%d, from %d", now, was), now >= was+50
+	})
+}
+
+// survivors compares the sinks with the contents of what was produced: none is absent, what is left out is named, and no more than most records
+// stand beside a twin.
+func (h *half) survivors(want []harness.Record, most int64, why string, whole bool) {
+	h.Helper()
+	c := suite.Contents(h.topic, want, nil)
+	named := suite.Dropped(h, h.raw, "s", false)
+	for where, rows := range map[string][]harness.Held{"the table": harness.TableRows(h, h.dsn, "orders"), "the lake": suite.LakeRows(h, h.lake, "s")} {
+		suite.SameValues(h, where, h.topic, want, rows)
+		extra := c.Present(h, where, rows)
+		c.LeftOut(h, where, rows, named, whole)
+		h.Logf("%s: %d of %d records, %d of %d duplicates survive; %d may: %s", where, len(rows), c.Records(), extra, c.Twins, most, why)
+		if extra > most {
+			h.Errorf("%s has %d duplicates, and no more than %d may survive: %s", where, extra, most, why)
+		}
+	}
+}
+
+// TestKillClusterDropping is TestKillCluster with a stream that drops, and a producer that repeats itself: raw is exact, and no content is lost.
+func TestKillClusterDropping(t *testing.T) {
+	h := twins(t, "drop")
+	h.producer.BeginRetrying(rate, harness.Retries{Every: 20, Within: time.Second,
+		Record: func(n int) harness.Record { return harness.Numbered(n, partitions) }})
+	h.churn(max(2, *rounds/8))
+	want := h.producer.End()
+	h.reach(want)
+	h.end()
+	h.compareRaw(want)
+	h.survivors(want, int64(len(want)), "only what is lost counts here", true)
+}
