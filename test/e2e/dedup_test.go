@@ -42,7 +42,7 @@ func (w *twinned) begin() {
 	w.Helper()
 	w.node.Start()
 	w.ready()
-	w.node.Full(20*time.Second, 1)
+	w.node.Led(20 * time.Second)
 }
 
 // unscreened is how many records passed because nobody could answer. Without it, which is what a machine with time to spare shows, the
@@ -84,10 +84,8 @@ func (w *twinned) hold(c *harness.Contents, unscreened int64) []string {
 func (w *twinned) audited(args ...string) map[string]int64 {
 	w.Helper()
 	code, printed := w.node.Ask(append([]string{"audit", "-o", "json"}, args...)...)
-	if code != 0 {
-		w.Errorf("audit %q exits with code %d:\n%s", args, code, printed)
-	}
 	var reports []struct {
+		Findings   []struct{ Text string }
 		Partitions []struct {
 			Sinks []struct {
 				Name    string
@@ -95,8 +93,11 @@ func (w *twinned) audited(args ...string) map[string]int64 {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(printed), &reports); err != nil {
+	if err := json.NewDecoder(strings.NewReader(printed)).Decode(&reports); err != nil {
 		w.Fatalf("audit prints %s: %v", printed, err)
+	}
+	if code != 0 {
+		w.Errorf("audit %q exits with code %d: %v", args, code, reports[0].Findings)
 	}
 	out := map[string]int64{}
 	for _, r := range reports {

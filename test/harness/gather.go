@@ -65,6 +65,17 @@ func (n *Node) ClusterStatus() (c ClusterStatus, seen string, err error) {
 	return status.Cluster, string(body), err
 }
 
+// Led waits until the node knows a leader, and returns its name.
+func (n *Node) Led(bound time.Duration) (leader string) {
+	n.t.Helper()
+	Await(n.t, fmt.Sprintf("node %s to know a leader", n.ID), bound, func() (string, bool) {
+		c, seen, err := n.ClusterStatus()
+		leader = c.Leader
+		return seen, err == nil && leader != ""
+	})
+	return leader
+}
+
 // Full waits until the node says that so many seats are taken and somebody leads, and returns the name of who does.
 func (n *Node) Full(bound time.Duration, seats int) (leader string) {
 	n.t.Helper()

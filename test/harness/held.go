@@ -61,6 +61,20 @@ func (s *Suite) SameValues(t testing.TB, where string, topic Topic, acked []Reco
 	}
 }
 
+// Among are those rows whose ids are among ids.
+func Among(rows []Held, ids []string) (out []Held) {
+	wanted := map[string]bool{}
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	for _, h := range rows {
+		if wanted[h.ID] {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
 // HeldIDs are the ids of rows.
 func HeldIDs(rows []Held) (out []string) {
 	for _, h := range rows {
