@@ -27,7 +27,23 @@ type Stream struct {
 	Partitions List[Partition]  `json:"partitions"`
 	Sinks      List[Sink]       `json:"sinks"`
 	Quarantine Quarantine       `json:"quarantine"`
-	Drops      map[string]int64 `json:"drops"` // records by reason; nil where it is not known
+	Drops      map[string]int64 `json:"drops"`           // records by reason; nil where it is not known
+	Dedup      *Dedup           `json:"dedup,omitempty"` // nil where repeated records are not looked for
+}
+
+// Dedup is how a stream tells records whose content another record had before. Counts are of records, since this process began.
+type Dedup struct {
+	Mode        string           `json:"mode"` // measure, drop
+	Checked     int64            `json:"checked"`
+	Duplicates  int64            `json:"duplicates"`
+	Dropped     int64            `json:"dropped"`
+	Unavailable map[string]int64 `json:"unavailable"`   // passed though they may be duplicates, by reason
+	Unkeyed     map[string]int64 `json:"unkeyed"`       // without content to compare, by reason
+	Entries     *int64           `json:"entries"`       // contents remembered, by the whole cluster
+	Window      float64          `json:"window_s"`      // seconds, as configured
+	Held        *float64         `json:"window_held_s"` // seconds that are remembered for certain: less where max_entries cuts the window short
+	Circuit     string           `json:"circuit"`       // closed, probing, open: while it is open nobody is asked, and all passes
+	Reason      string           `json:"reason,omitempty"`
 }
 
 // Partition is one partition that is read. All numbers but its own are offsets, lag is a count of them.

@@ -12,6 +12,7 @@ import (
 	"github.com/stream-arrow/twgd/avrofile"
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/pipeline/coverage"
+	"github.com/stream-arrow/twgd/pipeline/duplicates"
 	"github.com/stream-arrow/twgd/pipeline/trail"
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/sinks"
@@ -69,6 +70,7 @@ type auditor struct {
 	Options
 	facts  Facts
 	trail  *trail.Index
+	notes  *duplicates.Reader
 	copies []coverage.Set // by sink
 }
 
@@ -82,8 +84,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 }
 
 // Gather asks the source, raw, the sinks and the trail, in the order that makes the comparison valid while a node goes on working:
-// raw's heads first, up to which all is judged; then the sinks; then the trail, which is always ahead of coverage; and raw's heads
-// again, which no sink can be ahead of.
+// raw's heads first, up to which all is judged; then the sinks; then the trail and the notes of duplicates, which are always ahead of
+// coverage; and raw's heads again, which no sink can be ahead of.
 func Gather(ctx context.Context, o Options) (Facts, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -101,13 +103,14 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 	}
 	a.askBroker(ctx)
 	a.askSinks(ctx)
-	a.trail = trail.NewIndex(o.Bucket, o.Stream)
+	a.trail, a.notes = trail.NewIndex(o.Bucket, o.Stream), duplicates.NewReader(o.Bucket, o.Stream)
 	for i := range a.facts.Partitions {
 		if err := a.holdings(ctx, &a.facts.Partitions[i]); err != nil {
 			return a.facts, err
 		}
 	}
 	a.readTrail(ctx)
+	a.countNotes(ctx)
 	for i := range a.facts.Partitions {
 		if err := a.finish(ctx, &a.facts.Partitions[i]); err != nil {
 			return a.facts, err
@@ -168,7 +171,7 @@ func order(p, q record.Partition) int {
 func (a *auditor) askSinks(ctx context.Context) {
 	for _, s := range a.Sinks {
 		a.Progress("asking sink " + s.Name)
-		f := SinkFacts{Name: s.Name}
+		f := SinkFacts{Name: s.Name, Files: s.Cuts != nil}
 		if s.Ready != nil {
 			f.fault(s.Ready(ctx))
 		}
@@ -266,6 +269,7 @@ func (a *auditor) finish(ctx context.Context, f *PartitionFacts) error {
 	if f.Chain == nil {
 		return nil
 	}
+	a.readNotes(ctx, f)
 	counters := a.counters(f)
 	if err := a.readChain(ctx, f, counters); err != nil {
 		return err

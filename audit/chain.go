@@ -39,8 +39,11 @@ func (a *auditor) readChain(ctx context.Context, f *PartitionFacts, counters []*
 	}
 	begun := at.Next
 	r := &reading{a: a, p: f.Partition, sum: at, next: next, at: at.Next, to: c.Next, counters: counters}
+	if counters != nil && f.Dropped > 0 {
+		r.dropping = &dropping{notes: a.notes, p: f.Partition, ids: record.NewHasher(f.Partition)}
+	}
 	r.mark = r.sum
-	err = a.Raw.Read(ctx, f.Partition, checkpoint.Span{From: begun, To: c.Next}, r.take)
+	err = a.Raw.Read(ctx, f.Partition, checkpoint.Span{From: begun, To: c.Next}, func(b *record.Batch) error { return r.take(ctx, b) })
 	c.Commits, c.Records, c.Gaps = r.sum.Commits, r.sum.Records, r.sum.Gaps
 	switch {
 	case errors.Is(err, avrofile.ErrDamaged):
@@ -70,10 +73,11 @@ type reading struct {
 	next     int64 // where that begins
 	at, to   int64
 	counters []*counter
+	dropping *dropping // nil where nothing was dropped, or nothing is counted
 	told     time.Time
 }
 
-func (r *reading) take(b *record.Batch) error {
+func (r *reading) take(ctx context.Context, b *record.Batch) error {
 	if b.First != r.at {
 		return fmt.Errorf("%w: [%d, %d) of %v stands where %d was expected", avrofile.ErrDamaged, b.First, b.Next, r.p, r.at)
 	}
@@ -83,8 +87,15 @@ func (r *reading) take(b *record.Batch) error {
 	if b.Gap != "" {
 		r.sum.Gaps = append(r.sum.Gaps, Gap{checkpoint.Span{From: b.First, To: b.Next}, b.Gap})
 	}
+	var dropped []int64
+	if r.dropping != nil {
+		var err error
+		if dropped, err = r.dropping.in(ctx, b); err != nil {
+			return err
+		}
+	}
 	for _, c := range r.counters {
-		c.take(b)
+		c.take(b, dropped)
 	}
 	if r.at <= r.next {
 		r.mark = r.sum

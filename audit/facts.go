@@ -5,7 +5,8 @@
 //
 //   - raw's chain is contiguous from its genesis on, and what it holds can be read;
 //   - every sink is a subset of raw;
-//   - every offset of raw is in the sink's coverage, or named by the trail, or pending: younger than the sink's deadline.
+//   - every offset of raw is in the sink's coverage, or named by the trail, or pending: younger than the sink's deadline;
+//   - of a record that was dropped as a duplicate, the one that stands for it was not rejected by that sink.
 //
 // A recorded gap is a loss. Coverage is the sink's own, never what this program wrote down elsewhere; where the sink is away, the
 // copies beside raw stand in, and the report says so.
@@ -26,6 +27,7 @@ type Facts struct {
 	At         time.Time
 	Broker     string // why the source could not be asked; empty where it answered
 	Trail      string // why the trail could not be read; empty where it could
+	Notes      string // why the notes of dropped duplicates could not be read; empty where they could
 	Sinks      []SinkFacts
 	Partitions []PartitionFacts
 	Damage     []string // of what belongs to no partition
@@ -37,6 +39,7 @@ type SinkFacts struct {
 	Away   string // why the sink does not answer: its coverage is that of the copies then
 	Fresh  string // what it lacks because it has never written anything: it covers nothing
 	Refuse string // the sink answers, and cannot be used: a table is missing, access is denied
+	Files  bool   // what it has is closed: nothing can be added to a span that it covers
 	Copies string // why the copies beside raw cannot be read; they can only lag, so that this is no fault of the data
 }
 
@@ -45,6 +48,7 @@ type PartitionFacts struct {
 	Partition record.Partition
 	Log       *checkpoint.Span // what the source has now; nil where that is not known
 	Chain     *Chain           // nil where raw has none
+	Dropped   int64            // records that were dropped as duplicates, by the notes
 	Sinks     []Holding        // in the order of Facts.Sinks
 }
 
@@ -70,9 +74,10 @@ type Holding struct {
 	Coverage checkpoint.SpanSet // the sink's own; where it is away, the copies'
 	Copies   checkpoint.SpanSet // what the copies beside raw say
 	Trail    map[string]checkpoint.SpanSet
-	Young    int64  // offsets from here on were stored within the sink's deadline; Never where none were
-	Rows     []Rows // the spans that were counted; nil where rows were not asked for
-	Uncount  string // why rows could not be counted
+	Twins    checkpoint.SpanSet // records that were dropped, whose standing record the sink has rejected, and that it has not got
+	Young    int64              // offsets from here on were stored within the sink's deadline; Never where none were
+	Rows     []Rows             // the spans that were counted; nil where rows were not asked for
+	Uncount  string             // why rows could not be counted
 }
 
 // Never is a Young behind every offset.
@@ -83,12 +88,16 @@ type Rows struct {
 	checkpoint.Span
 	Records  int64 `json:"records"`  // in raw, within the sink's coverage
 	Rejected int64 `json:"rejected"` // of them, named by the trail
+	Dropped  int64 `json:"dropped"`  // of the others, named as duplicates by the notes
 	Rows     int64 `json:"rows"`     // in the sink
 }
 
 // missing is how many rows the sink should have and has not. A record that the trail names may have landed all the same, when a
-// later attempt was accepted.
-func (r Rows) missing() int64 { return max(0, r.Records-r.Rejected-r.Rows) }
+// later attempt was accepted, and one that was noted as a duplicate, when its batch passed whole.
+func (r Rows) missing() int64 { return max(0, r.needed()-r.Rows) }
+
+// needed is how many rows the sink must have at least.
+func (r Rows) needed() int64 { return r.Records - r.Rejected - r.Dropped }
 
 // extra is how many rows the sink has more than raw has records.
 func (r Rows) extra() int64 { return max(0, r.Rows-r.Records) }

@@ -31,7 +31,7 @@ type Report struct {
 
 // Finding is one thing that keeps a report from saying that all is accounted for.
 type Finding struct {
-	Kind      string           `json:"kind"` // damage, gap, log, ahead, lost, missing, rows_missing, rows_extra, uncounted, sink, trail
+	Kind      string           `json:"kind"` // damage, gap, log, ahead, lost, missing, rows_missing, rows_extra, uncounted, twin, sink, trail, notes
 	Topic     string           `json:"topic,omitempty"`
 	Partition *int32           `json:"partition,omitempty"`
 	Sink      string           `json:"sink,omitempty"`
@@ -66,7 +66,7 @@ type SinkReport struct {
 	Name        string            `json:"name"`
 	From        string            `json:"from"` // sink, or copies where it is away
 	Covered     int64             `json:"covered"`
-	LeftOut     map[string]int64  `json:"left_out"` // by reason, of the trail
+	LeftOut     map[string]int64  `json:"left_out"` // by reason, of the trail, and of the notes: duplicate
 	Pending     int64             `json:"pending"`
 	Unaccounted int64             `json:"unaccounted"`
 	Missing     []checkpoint.Span `json:"missing"` // the spans that are unaccounted for
@@ -78,6 +78,7 @@ type RowsReport struct {
 	Rows     int64 `json:"rows"`
 	Records  int64 `json:"records"`
 	Rejected int64 `json:"rejected"`
+	Dropped  int64 `json:"dropped"` // as duplicates
 }
 
 // Judge draws the conclusions. acceptGaps lets gaps pass that raw has recorded, and no others: somebody knows of them.
@@ -109,6 +110,9 @@ func (j *judge) whole() {
 	}
 	if j.facts.Trail != "" {
 		j.report.Findings = append(j.report.Findings, Finding{Kind: "trail", Text: "the trail cannot be read, so that what it names counts as missing: " + j.facts.Trail})
+	}
+	if j.facts.Notes != "" {
+		j.report.Findings = append(j.report.Findings, Finding{Kind: "notes", Text: "the notes of dropped duplicates cannot be read, so that they are not counted, and what they name counts as missing: " + j.facts.Notes})
 	}
 	for _, s := range j.facts.Sinks {
 		if s.Away != "" {
@@ -147,7 +151,7 @@ func (j *judge) partition(f *PartitionFacts) {
 	}
 	out.Unread = j.log(f, within)
 	for i := range f.Sinks {
-		out.Sinks = append(out.Sinks, j.sink(p, j.facts.Sinks[i], &f.Sinks[i], within, end))
+		out.Sinks = append(out.Sinks, j.sink(f, j.facts.Sinks[i], &f.Sinks[i], within, end))
 	}
 	j.report.Partitions = append(j.report.Partitions, out)
 }
@@ -193,7 +197,8 @@ func (j *judge) log(f *PartitionFacts, raw checkpoint.Span) *int64 {
 }
 
 // sink compares one sink with raw. end is raw's head after the sink was asked.
-func (j *judge) sink(p record.Partition, s SinkFacts, h *Holding, within checkpoint.Span, end int64) SinkReport {
+func (j *judge) sink(f *PartitionFacts, s SinkFacts, h *Holding, within checkpoint.Span, end int64) SinkReport {
+	p := f.Partition
 	out := SinkReport{Name: s.Name, From: "sink", LeftOut: map[string]int64{}, Missing: []checkpoint.Span{}}
 	if s.Away != "" || s.Refuse != "" {
 		out.From = "copies"
@@ -211,7 +216,11 @@ func (j *judge) sink(p record.Partition, s SinkFacts, h *Holding, within checkpo
 			rest.Union(named)
 		}
 	}
+	if named := min(f.Dropped, within.Len()); named > 0 { // covered all the same, so that they excuse nothing
+		out.LeftOut["duplicate"] += named
+	}
 	j.missing(p, s, h, rest.Missing(within), &out)
+	j.twins(p, s, h.Twins.Within(within), &out)
 	j.rows(p, s, h, &out)
 	return out
 }
@@ -236,6 +245,19 @@ func (j *judge) missing(p record.Partition, s SinkFacts, h *Holding, missing []c
 	}
 }
 
+// twins tells which content the sink lacks because it was dropped for the sake of a record that the sink then rejected.
+func (j *judge) twins(p record.Partition, s SinkFacts, twins checkpoint.SpanSet, out *SinkReport) {
+	for _, t := range twins.Spans() {
+		out.unaccounted(t)
+		what := fmt.Sprintf("sink %s was not given %v of %v, duplicates of records that it has rejected", s.Name, t, p)
+		if s.Files {
+			j.found(p, "twin", s.Name, &t, "%s; the file that covers them is written, and nothing can be added to it", what)
+			continue
+		}
+		j.found(p, "twin", s.Name, &t, "%s; with the node running this writes them:\n%s", what, j.remedy(p, s.Name, t))
+	}
+}
+
 // remedy is the command that replays a span into a sink, ready to paste.
 func (j *judge) remedy(p record.Partition, sink string, s checkpoint.Span) string {
 	return fmt.Sprintf("  twgd recover -c %s --stream %s --sink %s --topic %s --partition %d --from %d --to %d",
@@ -257,16 +279,27 @@ func (j *judge) rows(p record.Partition, s SinkFacts, h *Holding, out *SinkRepor
 		return
 	}
 	out.Rows = &RowsReport{}
+	var present int64 // although they were noted as dropped, or rejected once
 	for _, r := range h.Rows {
-		out.Rows.Rows, out.Rows.Records, out.Rows.Rejected = out.Rows.Rows+r.Rows, out.Rows.Records+r.Records, out.Rows.Rejected+r.Rejected
+		out.Rows.add(r)
+		if r.Dropped > 0 {
+			present += max(0, min(r.Rows, r.Records)-r.needed())
+		}
 		if n := r.missing(); n > 0 {
-			j.found(p, "rows_missing", s.Name, &r.Span, "sink %s has %d rows too few in %v of %v: %d, where raw has %d records of which %d were left out; "+
-				"with the node running this writes those again that a table has lost:\n%s", s.Name, n, r.Span, p, r.Rows, r.Records, r.Rejected, j.remedy(p, s.Name, r.Span))
+			j.found(p, "rows_missing", s.Name, &r.Span, "sink %s has %d rows too few in %v of %v: %d, where raw has %d records, of which %d were rejected and %d dropped as duplicates; "+
+				"with the node running this writes those again that a table has lost:\n%s", s.Name, n, r.Span, p, r.Rows, r.Records, r.Rejected, r.Dropped, j.remedy(p, s.Name, r.Span))
 		}
 		if n := r.extra(); n > 0 {
 			j.found(p, "rows_extra", s.Name, &r.Span, "sink %s has %d rows too many in %v of %v: %d, where raw has %d records", s.Name, n, r.Span, p, r.Rows, r.Records)
 		}
 	}
+	if present > 0 {
+		j.note("sink %s has %d rows of %v that were noted as dropped or rejected, and passed all the same: their batch passed whole, or a later attempt was taken", s.Name, present, p)
+	}
+}
+
+func (r *RowsReport) add(s Rows) {
+	r.Rows, r.Records, r.Rejected, r.Dropped = r.Rows+s.Rows, r.Records+s.Records, r.Rejected+s.Rejected, r.Dropped+s.Dropped
 }
 
 func (j *judge) verdict() Verdict {

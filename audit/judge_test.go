@@ -90,12 +90,27 @@ func TestJudge(t *testing.T) {
 	f("a trail that cannot be read", func(f *Facts, _ *PartitionFacts, _ *Holding) { f.Trail = "away" }, "unaccounted; trail")
 
 	rows := func(records, rejected, rows int64) func(*Facts, *PartitionFacts, *Holding) {
-		return func(_ *Facts, _ *PartitionFacts, h *Holding) { h.Rows = []Rows{{*at(0, 100), records, rejected, rows}} }
+		return func(_ *Facts, _ *PartitionFacts, h *Holding) {
+			h.Rows = []Rows{{*at(0, 100), records, rejected, 0, rows}}
+		}
 	}
 	f("every row is there", rows(90, 2, 88), "accounted")
 	f("a rejected record landed later", rows(90, 2, 89), "accounted")
 	f("a row is gone", rows(90, 2, 87), "unaccounted; rows_missing [0, 100)")
 	f("a row is there twice", rows(90, 0, 91), "unaccounted; rows_extra [0, 100)")
+	dropped := func(dropped, rows int64) func(*Facts, *PartitionFacts, *Holding) {
+		return func(_ *Facts, p *PartitionFacts, h *Holding) {
+			p.Dropped, h.Rows = dropped, []Rows{{*at(0, 100), 90, 1, dropped, rows}}
+		}
+	}
+	f("D32 every record is a duplicate", dropped(89, 0), "accounted")
+	f("every row is there but what was dropped", dropped(20, 69), "accounted")
+	f("a batch passed whole after its note", dropped(20, 79), "accounted")
+	f("a row is gone beside the dropped ones", dropped(20, 68), "unaccounted; rows_missing [0, 100)")
+	f("a row is there twice beside the dropped ones", dropped(20, 91), "unaccounted; rows_extra [0, 100)")
+	f("what was dropped excuses no gap", func(_ *Facts, p *PartitionFacts, h *Holding) { h.Coverage, p.Dropped = set(0, 90), 10 }, "unaccounted; missing [90, 100)")
+	f("a twin of a rejected record", func(_ *Facts, p *PartitionFacts, h *Holding) { p.Dropped, h.Twins = 1, set(7, 8) }, "unaccounted; twin [7, 8)")
+	f("the notes cannot be read", func(f *Facts, _ *PartitionFacts, _ *Holding) { f.Notes = "away" }, "unaccounted; notes")
 	f("rows could not be counted", func(_ *Facts, _ *PartitionFacts, h *Holding) { h.Uncount = "away" }, "unaccounted; uncounted")
 }
 
@@ -138,11 +153,40 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+func TestTwinsInTheText(t *testing.T) {
+	f := func(files bool, want, not string) {
+		t.Helper()
+		var b strings.Builder
+		r := Judge(whole(func(f *Facts, p *PartitionFacts, h *Holding) {
+			f.Sinks[0].Files, p.Dropped, h.Twins = files, 3, set(7, 8)
+		}), false)
+		if err := r.WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		s := r.Partitions[0].Sinks[0]
+		if !strings.Contains(b.String(), want) || strings.Contains(b.String(), not) || !strings.Contains(b.String(), "duplicate 3") || s.Unaccounted != 1 || s.LeftOut["duplicate"] != 3 {
+			t.Errorf("%+v\n%s", s, b.String())
+		}
+	}
+	const remedy = "twgd recover -c FILE --stream orders --sink lake --topic orders --partition 0 --from 7 --to 8"
+	f(false, remedy, "nothing can be added")
+	f(true, "nothing can be added", remedy)
+}
+
+func TestNotesOnRowsThatPassedWhole(t *testing.T) {
+	r := Judge(whole(func(_ *Facts, p *PartitionFacts, h *Holding) {
+		p.Dropped, h.Rows = 20, []Rows{{*at(0, 50), 45, 0, 10, 40}, {*at(50, 100), 45, 0, 10, 35}}
+	}), false)
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], " 5 rows") || *r.Partitions[0].Sinks[0].Rows != (RowsReport{75, 90, 0, 20}) {
+		t.Errorf("%q, %+v", r.Notes, *r.Partitions[0].Sinks[0].Rows)
+	}
+}
+
 func TestText(t *testing.T) {
 	var b strings.Builder
 	r := Judge(whole(func(_ *Facts, _ *PartitionFacts, h *Holding) {
 		h.Coverage = set(0, 40, 60, 100)
-		h.Rows = []Rows{{*at(0, 40), 40, 1, 38}}
+		h.Rows = []Rows{{*at(0, 40), 40, 1, 0, 38}}
 	}), false)
 	if err := r.WriteText(&b); err != nil {
 		t.Fatal(err)

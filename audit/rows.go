@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"slices"
 
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/record"
@@ -38,8 +39,8 @@ func (a *auditor) counters(f *PartitionFacts) []*counter {
 	return out
 }
 
-// take counts the records of a batch; batches come in order.
-func (c *counter) take(b *record.Batch) {
+// take counts the records of a batch; batches come in order. dropped are the offsets, ascending, of those that were dropped.
+func (c *counter) take(b *record.Batch, dropped []int64) {
 	for i := range b.Records {
 		o := b.Records[i].Offset
 		for c.at < len(c.spans) && c.spans[c.at].To <= o {
@@ -55,6 +56,8 @@ func (c *counter) take(b *record.Batch) {
 		r.Records++
 		if c.rejected.Covers(checkpoint.Span{From: o, To: o + 1}) {
 			r.Rejected++
+		} else if _, found := slices.BinarySearch(dropped, o); found {
+			r.Dropped++
 		}
 	}
 }
@@ -80,6 +83,7 @@ func (c *counter) whole() []Rows {
 	for at, r := range c.windows {
 		out[at.span].Records += r.Records
 		out[at.span].Rejected += r.Rejected
+		out[at.span].Dropped += r.Dropped
 	}
 	return out
 }

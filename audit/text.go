@@ -78,7 +78,7 @@ func (r *RowsReport) String() string {
 	if r == nil {
 		return "not counted"
 	}
-	return fmt.Sprintf("%d of %d", r.Rows, r.Records-r.Rejected)
+	return fmt.Sprintf("%d of %d", r.Rows, r.Records-r.Rejected-r.Dropped)
 }
 
 func reasons(counts map[string]int64) string {

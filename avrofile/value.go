@@ -105,6 +105,17 @@ func (d *Decoder) Bytes() []byte {
 	return v
 }
 
+// Fixed reads a fixed value of n bytes; nil with a fault.
+func (d *Decoder) Fixed(n int) []byte {
+	if d.err != nil || n > len(d.b)-d.at {
+		d.fail(errShort)
+		return nil
+	}
+	v := d.b[d.at : d.at+n : d.at+n]
+	d.at += n
+	return v
+}
+
 // Nullable reads a value of the union [null, bytes] or [null, string].
 func (d *Decoder) Nullable() []byte {
 	if !d.Present() {

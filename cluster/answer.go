@@ -91,7 +91,9 @@ func (o *office) answer(c checkIn) answer {
 	}
 	a.Seats, a.Tolerance = tolerance(v)
 	a.Members = o.members(v, rows)
-	o.r.f.Read(func(t *fsm.Tables, _ time.Duration, _ uint64) { a.Leases = t.Leases.Len() })
+	o.r.f.Read(func(t *fsm.Tables, _ time.Duration, _ uint64) {
+		a.Leases, a.Dedup = t.Leases.Len(), t.Dedup.Query(nil)
+	})
 	return a
 }
 

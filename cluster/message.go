@@ -20,6 +20,7 @@ const (
 	methodLeave   = "leave"   // leaveCall → nothing: a node that is dead leaves for good. Leader only
 	methodTune    = "tune"    // tuneCall → nothing. Leader only
 	methodMembers = "members" // nothing → []MemberStatus. Leader only
+	methodKey     = "key"     // nothing → 32 bytes: the key of content hashes. Leader only
 	methodBackup  = "backup"  // nothing → backup.Info. Leader only
 )
 
@@ -105,6 +106,7 @@ type answer struct {
 	Tolerance   int               `json:"tolerance"`
 	Seats       int               `json:"seats"`
 	Leases      int               `json:"leases"`
+	Dedup       []byte            `json:"dedup,omitempty"` // the dedup table's answer to a question
 	Alarms      []string          `json:"alarms,omitempty"`
 	Backup      *BackupStatus     `json:"backup,omitempty"` // how the leader's last backup went
 }

@@ -20,9 +20,15 @@ var (
 	descEven      = desc("cluster_seats_even", "1 while the number of seats is even: a change is under way. For longer than 30 s it needs an operator.")
 	descBackup    = desc("backup_last_success_timestamp_seconds", "When the newest backup that this node knows of was taken.")
 	descFailures  = desc("backup_failures_total", "Backups that failed on this node.")
+	descClaims    = desc("dedup_entries", "Claims of content that the set of the stream holds.", "stream")
+	descClaimed   = desc("dedup_bytes", "What the set of the stream takes on a replica: index and rows.", "stream")
+	descReach     = desc("dedup_window_held_seconds", "How far back every claim of the stream is known: its window, or less where the cap has let claims go early.", "stream")
+	descEvicted   = desc("dedup_evicted_total", "Claims of the stream that the cap let go before their window was over.", "stream")
 )
 
-func desc(name, help string) *prometheus.Desc { return prometheus.NewDesc("twg_"+name, help, nil, nil) }
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("twg_"+name, help, labels, nil)
+}
 
 func newMetrics(n *Node) *metrics {
 	return &metrics{n: n, commit: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "twg_cluster_commit_seconds",
@@ -37,7 +43,8 @@ func (m *metrics) register(to prometheus.Registerer) {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descMembers, descVoters, descIsLeader, descHasLeader, descLeases, descTolerance, descEven, descBackup, descFailures} {
+	for _, d := range []*prometheus.Desc{descMembers, descVoters, descIsLeader, descHasLeader, descLeases, descTolerance, descEven, descBackup, descFailures,
+		descClaims, descClaimed, descReach, descEvicted} {
 		c <- d
 	}
 }
@@ -57,6 +64,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		gauge(descVoters, float64(*s.Seats))
 		gauge(descEven, oneIf(*s.Seats > 0 && *s.Seats%2 == 0))
 	}
+	m.collectDedup(c)
 	if m.n.shelf == nil {
 		return
 	}
@@ -65,6 +73,19 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	c <- prometheus.MustNewConstMetric(descFailures, prometheus.CounterValue, float64(m.n.shelf.mu.failures))
 	if last := m.n.shelf.mu.last; last != nil {
 		gauge(descBackup, float64(last.Time.UnixMilli())/1000)
+	}
+}
+
+// collectDedup tells of each set of claims.
+func (m *metrics) collectDedup(c chan<- prometheus.Metric) {
+	for _, s := range m.n.DedupStats() {
+		gauge := func(d *prometheus.Desc, v float64) {
+			c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, s.Stream)
+		}
+		gauge(descClaims, float64(s.Entries))
+		gauge(descClaimed, float64(s.Bytes))
+		gauge(descReach, s.Held.Seconds())
+		c <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, float64(s.Evicted), s.Stream)
 	}
 }
 

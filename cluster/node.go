@@ -182,6 +182,7 @@ func (n *Node) handle() {
 	n.port.Handle(methodCheckIn, answering(n.handleCheckIn))
 	n.port.Handle(methodPropose, n.handlePropose)
 	n.port.Handle(methodQuery, n.handleQuery)
+	n.port.Handle(methodKey, n.handleKey)
 	n.port.Handle(methodLeave, answering(n.handleLeave))
 	n.port.Handle(methodTune, answering(n.handleTune))
 	n.port.Handle(methodMembers, answering(n.handleMembers))

@@ -69,10 +69,10 @@ func final(err error) bool {
 
 // try asks once: here if this node leads, else where the leader is said to be.
 func (n *Node) try(ctx context.Context, method string, route byte, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	within, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
 	if r := n.current(); r != nil {
-		reply, err := r.ask(ctx, method, route, body)
+		reply, err := r.ask(within, method, route, body)
 		if _, not := isNotLeader(err); !not {
 			return reply, err
 		}
@@ -81,8 +81,10 @@ func (n *Node) try(ctx context.Context, method string, route byte, body []byte) 
 	if at.Address == "" || n.port == nil {
 		return nil, quorum.ErrNotLeader{}
 	}
-	reply, err := n.port.Call(ctx, at.Address, method, append([]byte{route}, body...))
-	n.redirect(at, err)
+	reply, err := n.port.Call(within, at.Address, method, append([]byte{route}, body...))
+	if ctx.Err() == nil { // else the leader had less time than it takes to be called away
+		n.redirect(at, err)
+	}
 	return reply, err
 }
 
@@ -103,8 +105,11 @@ func (n *Node) redirect(asked leaderAt, err error) {
 
 // ask puts the question to this replica's own table.
 func (r *replica) ask(ctx context.Context, method string, route byte, body []byte) ([]byte, error) {
-	if method == methodPropose {
+	switch method {
+	case methodPropose:
 		return r.propose(ctx, route, body)
+	case methodKey:
+		return r.sayKey(ctx)
 	}
 	if err := r.inOffice(ctx); err != nil {
 		return nil, err
@@ -183,7 +188,7 @@ func (n *Node) handleQuery(ctx context.Context, _ wire.Peer, body []byte) ([]byt
 	return n.answerRoute(ctx, methodQuery, body)
 }
 
-// answerRoute lets others reach the leases only: what changes the roster and the settings has methods of its own, which check it.
+// answerRoute lets others reach leases and claims of content only: what changes the roster and the settings has methods of its own, which check it.
 func (n *Node) answerRoute(ctx context.Context, method string, body []byte) ([]byte, error) {
 	if len(body) == 0 || (body[0] != fsm.RouteLease && body[0] != fsm.RouteDedup) {
 		return nil, &wire.RemoteError{Code: codeRefused, Text: "no table answers this route here"}

@@ -90,7 +90,7 @@ func (n *Node) Status() Status {
 	r := n.mu.replica
 	n.mu.Unlock()
 	s := Status{Name: n.o.Cluster, Size: n.o.Size, Incarnation: v.Facts.Incarnation, Founding: hexOf(v.Facts.Founding), ID: v.Me,
-		Members: n.Members(), Alarms: n.alarms.texts(), Settings: n.Settings(), Backup: n.shelf.status()}
+		Members: n.Members(), Alarms: n.alarms.texts(), Settings: n.Settings(), Backup: n.shelf.status(), Dedup: n.claimsHeld()}
 	if size, err := strconv.Atoi(s.Settings[tuning.Size]); err == nil {
 		s.Size = size
 	}
@@ -131,8 +131,8 @@ func (r *replica) status(s *Status) {
 
 func (s *Status) fromAnswer(a *answer) {
 	s.Leader, s.Term = roster.NameOf(a.Leader.ID), max(s.Term, a.Term)
-	seats, tolerance, leases, dedup := a.Seats, a.Tolerance, a.Leases, 0
-	s.Seats, s.Tolerance, s.Leases, s.Dedup = &seats, &tolerance, &leases, &dedup
+	seats, tolerance, leases := a.Seats, a.Tolerance, a.Leases
+	s.Seats, s.Tolerance, s.Leases = &seats, &tolerance, &leases
 	if a.Backup != nil && s.Backup != nil {
 		s.Backup = a.Backup // the leader makes them
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/stream-arrow/twgd/dedupset"
 	"github.com/stream-arrow/twgd/lease"
 	"github.com/stream-arrow/twgd/roster"
 	"github.com/stream-arrow/twgd/tuning"
@@ -42,9 +43,10 @@ type Section interface {
 // Tables are the tables behind the log, one line each. The section tag names the table's row in the list of reserved names, which
 // gives it its route; the type gives everything else.
 type Tables struct {
-	Roster *roster.Table `section:"roster"`
-	Leases *lease.Table  `section:"leases"`
-	Tuning *tuning.Table `section:"tuning"`
+	Roster *roster.Table   `section:"roster"`
+	Leases *lease.Table    `section:"leases"`
+	Tuning *tuning.Table   `section:"tuning"`
+	Dedup  *dedupset.Table `section:"dedup"`
 }
 
 // FSM is the state machine behind Raft: raft.BatchingFSM. Apply, ApplyBatch, Snapshot and Restore are called by Raft from one

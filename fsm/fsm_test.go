@@ -10,14 +10,15 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/stream-arrow/twgd/dedupset"
 	"github.com/stream-arrow/twgd/lease"
 	"github.com/stream-arrow/twgd/tuning"
 )
 
 var _ raft.BatchingFSM = (*FSM)(nil)
 
-// TestATableIsOneLine: what joins a table is its field in Tables; everything else follows from it. The names and routes of all tables,
-// of the one that is still to come too, are reserved and never change.
+// TestATableIsOneLine: what joins a table is its field in Tables; everything else follows from it. The names and routes of all tables
+// are reserved and never change.
 func TestATableIsOneLine(t *testing.T) {
 	want := map[string]byte{"roster": 1, "leases": 2, "tuning": 3, "dedup": 4}
 	for _, r := range reserved {
@@ -53,10 +54,16 @@ func TestEntriesReachTheirTables(t *testing.T) {
 	if reply, err := s.f.Query(RouteTuning, nil); err != nil || len(reply) < 10 {
 		t.Errorf("a question: %x, %v", reply, err)
 	}
-	if at, ok := s.f.Next(); !ok || at != 62*time.Second {
-		t.Errorf("next at %v, %v", at, ok)
+	next := func(want time.Duration) {
+		t.Helper()
+		if at, ok := s.f.Next(); !ok || at != want {
+			t.Errorf("next at %v, %v, want %v", at, ok, want)
+		}
+		s.apply(Tick(want))
 	}
-	s.apply(Tick(62 * time.Second))
+	next(23*time.Second + 20*time.Second/256) // the claim
+	next(62 * time.Second)                    // the leases
+	next(3*time.Second + time.Hour)           // the set, which nobody uses
 	s.f.Read(func(tables *Tables, _ time.Duration, _ uint64) {
 		if tables.Leases.Len() != 0 {
 			t.Errorf("%d leases outlive a tick", tables.Leases.Len())
@@ -80,15 +87,15 @@ func TestEntriesThatReachNoTable(t *testing.T) {
 			t.Errorf("%x: nothing goes on afterwards: %x", data, reply)
 		}
 	}
-	dedup, _ := Entry(RouteDedup, time.Minute, []byte("claim"))
-	f(dedup, ErrRoute, time.Minute)
+	unknown, _ := Entry(9, time.Minute, []byte("claim"))
+	f(unknown, ErrRoute, time.Minute)
 	f(nil, ErrEntry, 0)
 	f([]byte{1, 2, 3}, ErrEntry, 0)
-	f(append([]byte{2}, dedup[1:]...), ErrEntry, 0) // a later format
+	f(append([]byte{2}, unknown[1:]...), ErrEntry, 0) // a later format
 	f(Tick(-1), ErrEntry, 0)
 	f(Tick(maxTime+1), ErrEntry, 0)
 	f(append(Tick(time.Second), 1), ErrEntry, 0)
-	if _, err := New().Query(RouteDedup, nil); !errors.Is(err, ErrRoute) {
+	if _, err := New().Query(9, nil); !errors.Is(err, ErrRoute) {
 		t.Error(err)
 	}
 }
@@ -210,6 +217,7 @@ func TestReplicasAreEqual(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := newScript(t)
 	s.entry(RouteLease, 0, lease.Epoch(1))
+	s.entry(RouteDedup, 0, dedupset.Declare("s", [8]byte{}, time.Minute, 1000))
 	batched, loaded, wrong := New(), New(), New()
 	for n := range 400 {
 		from := len(s.log)
@@ -221,7 +229,7 @@ func TestReplicasAreEqual(t *testing.T) {
 			case 1:
 				s.entry(RouteLease, at, renew(1<<40|uint64(r.IntN(100))))
 			case 2:
-				s.entry(RouteDedup, at, nil)
+				s.entry(RouteDedup, at, claim(byte(r.IntN(200)), byte(r.IntN(3))))
 			}
 		}
 		if n == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/stream-arrow/twgd/dedupset"
 	"github.com/stream-arrow/twgd/lease"
 	"github.com/stream-arrow/twgd/tuning"
 )
@@ -77,6 +78,15 @@ func (s *script) holder(name string) (out lease.Info) {
 	return out
 }
 
+// claim claims a content for a record.
+func claim(content, record byte) []byte {
+	cmd, err := dedupset.Claim("s", [8]byte{}, [][24]byte{{content}, {content, 1, 23: record}})
+	if err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
 // filled is a state machine with something in every table.
 func filled(t testing.TB) *script {
 	s := newScript(t)
@@ -85,6 +95,8 @@ func filled(t testing.TB) *script {
 		s.entry(RouteLease, 2*time.Second, acquire(fmt.Sprint("w", i), i, time.Minute))
 	}
 	s.entry(RouteTuning, 3*time.Second, tuning.Set(tuning.Size, "3"))
+	s.entry(RouteDedup, 3*time.Second, dedupset.Declare("s", [8]byte{}, 20*time.Second, 1000))
+	s.entry(RouteDedup, 3*time.Second, claim(1, 1))
 	return s
 }
 

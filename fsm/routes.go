@@ -11,7 +11,7 @@ const (
 	RouteRoster byte = 1
 	RouteLease  byte = 2
 	RouteTuning byte = 3
-	RouteDedup  byte = 4 // reserved: no table yet
+	RouteDedup  byte = 4
 )
 
 // reserved are the names of sections in a snapshot, and their tables' routes. A name is never used twice.

@@ -84,7 +84,7 @@ func TestNewerIsRefused(t *testing.T) {
 		}
 	}
 	empty := func(io.Writer) error { return nil }
-	f(func(s *snapshot) { s.tables = append(s.tables, pinned{"dedup", 1, empty}) })
+	f(func(s *snapshot) { s.tables = append(s.tables, pinned{"claims", 1, empty}) })
 	f(func(s *snapshot) { s.tables = append(s.tables, pinned{"something", 1, empty}) })
 	f(func(s *snapshot) { s.tables[0].version++ })
 }
@@ -115,7 +115,7 @@ func TestSectionsComeOnceAndWhole(t *testing.T) {
 func TestOlderSnapshots(t *testing.T) {
 	snap, _ := filled(t).f.Snapshot()
 	s := snap.(*snapshot)
-	s.tables = s.tables[:len(s.tables)-1]
+	s.tables = s.tables[:len(s.tables)-2]
 	var out sink
 	if err := s.Persist(&out); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestOlderSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Read(func(tables *Tables, _ time.Duration, _ uint64) {
-		if tables.Leases.Len() != 50 || len(tables.Tuning.All()) != 0 {
+		if tables.Leases.Len() != 50 || len(tables.Tuning.All()) != 0 || len(tables.Dedup.Stats(0)) != 0 {
 			t.Errorf("%d leases, %v", tables.Leases.Len(), tables.Tuning.All())
 		}
 	})
@@ -183,6 +183,7 @@ func FuzzRestore(f *testing.F) {
 func FuzzSection(f *testing.F) {
 	f.Add("leases", []byte{0, 0, 0, 0, 0, 0})
 	f.Add("tuning", []byte{1, 1, 'k', 1, 'v'})
+	f.Add("dedup", []byte{0, 0})
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		if len(name) > 255 {
 			return

@@ -43,6 +43,11 @@ type controller struct {
 
 	pace pace
 
+	stage    *stage        // nil without screening
+	screened chan screened // how its questions ended
+	counted  DedupStatus   // what the metrics know of its counts
+	unnoted  bool          // the last note failed
+
 	configured Options         // Budget and Flush as they were at first
 	resized    <-chan struct{} // says that newBudget has another answer
 	newBudget  func() int64
@@ -53,7 +58,7 @@ type controller struct {
 }
 
 func newController(opt Options, crew *crew) *controller {
-	return &controller{
+	c := &controller{
 		opt: opt, configured: opt, crew: crew, budget: flow.Budget{Cap: opt.Budget},
 		points: checkpoint.NewCheckpointer[record.Partition](),
 		parts:  map[record.Partition]*part{}, held: map[record.Partition]string{}, ends: map[record.Partition]int64{},
@@ -61,6 +66,10 @@ func newController(opt Options, crew *crew) *controller {
 		events: make(chan sources.Event), written: make(chan written), committed: make(chan committed, 1),
 		slots: make(chan struct{}, opt.Writers), gone: make(chan struct{}), begins: make(turns, begins),
 	}
+	if opt.Screening != nil {
+		c.stage, c.screened = newStage(opt.Screening.Drop), make(chan screened)
+	}
+	return c
 }
 
 // run is the one place that waits. soft ends when the process should go, hard when it must.
@@ -86,6 +95,8 @@ func (c *controller) run(soft, hard context.Context, ask <-chan func(*controller
 			c.settle(w, time.Now())
 		case done := <-c.committed:
 			c.noteCommitted(done, time.Now())
+		case s := <-c.screened:
+			c.noteScreened(s, time.Now())
 		case f := <-ask:
 			f(c)
 		case <-c.resized:
@@ -214,6 +225,7 @@ func (c *controller) notice(ev sources.Notice) {
 
 // step begins whatever is due.
 func (c *controller) step(work context.Context, now time.Time) {
+	c.screen(work, now)
 	c.unpark(now)
 	c.flushLargestWhenTight()
 	for p := c.agenda.next(); p != nil && !p.at.After(now); p = c.agenda.next() {
@@ -238,7 +250,7 @@ func (c *controller) plan(p *part) {
 // flushLargestWhenTight keeps many partitions on a slow store from holding the whole budget until their ages run out: once
 // 70 % are taken, or somebody waits, the largest open segment is stored early, as long as not all writers are at work.
 func (c *controller) flushLargestWhenTight() {
-	if len(c.busy) >= c.opt.Writers || c.parked.empty() && c.budget.InFlight() < c.budget.Cap/10*7 {
+	if len(c.busy) >= c.opt.Writers || !c.tight() {
 		return
 	}
 	var largest *part
@@ -251,6 +263,13 @@ func (c *controller) flushLargestWhenTight() {
 		largest.early = true
 		c.plan(largest)
 	}
+}
+
+// tight reports whether the budget is short because of what is open. What is being screened is not open any more: to store small segments
+// would not bring its bytes back.
+func (c *controller) tight() bool {
+	screening := c.stage.holding()
+	return c.budget.InFlight()-screening >= c.budget.Cap/10*7 || !c.parked.empty() && screening < c.budget.Cap/2
 }
 
 // wake is when step has to look again though nothing happens.
@@ -266,6 +285,9 @@ func (c *controller) wake(now time.Time) time.Time {
 	}
 	if p := c.agenda.next(); p != nil {
 		sooner(p.at)
+	}
+	if t, ok := c.stage.wake(); ok {
+		sooner(t)
 	}
 	for p := range c.releasing {
 		sooner(p.bound)
@@ -304,7 +326,7 @@ func (c *controller) finished(now time.Time) bool {
 			return false
 		}
 	}
-	return !c.committing
+	return !c.committing && c.stage.empty()
 }
 
 // goodbye ends what the controller started, and says what was left.
@@ -322,6 +344,7 @@ func (c *controller) goodbye(ended chan error) error {
 		}
 	}
 	close(c.gone)
+	c.letAllLeave()
 	left := false
 	for _, p := range c.parts {
 		left = left || !p.idle()

@@ -113,7 +113,7 @@ func (c *controller) stored(p *part, w written) {
 	}
 	for _, a := range done {
 		if w.stored.Ours {
-			c.offer(p, a.batch, w.at)
+			a = c.onward(p, a, w.at)
 		}
 		c.finish(a, checkpoint.Durable)
 	}
@@ -122,12 +122,27 @@ func (c *controller) stored(p *part, w written) {
 	}
 }
 
-// offer shows a stored batch to every lane. A lane that refuses has a gap, which recovery fills.
-func (c *controller) offer(p *part, b *record.Batch, stored time.Time) {
+// onward sends a stored batch on its way to the lanes. What is returned has the bytes that may go back to the budget now.
+func (c *controller) onward(p *part, a admitted, stored time.Time) admitted {
+	c.sayGap(p, a.batch)
+	if c.stage == nil {
+		c.offer(p, a.batch, stored)
+		return a
+	}
+	c.enter(p, a, stored)
+	a.taken = 0
+	return a
+}
+
+func (c *controller) sayGap(p *part, b *record.Batch) {
 	if b.Gap != "" {
 		c.opt.Log.Error("records are lost: the source no longer had them", "partition", p.id.String(), "from", b.First, "to", b.Next, "records", b.Next-b.First, "reason", b.Gap)
 		c.opt.Metrics.gap(c.opt.Stream, b)
 	}
+}
+
+// offer shows a stored batch to every lane. A lane that refuses has a gap, which recovery fills.
+func (c *controller) offer(p *part, b *record.Batch, stored time.Time) {
 	if len(c.opt.Lanes) == 0 {
 		return
 	}

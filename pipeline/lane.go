@@ -32,6 +32,7 @@ type LaneOptions struct {
 	Queue        int64         // bytes that the lane may hold, open loads included
 	MaxRecord    int64         // larger records are rejected as oversize; 0 means no limit
 	Report       sinks.Report  // makes rejects durable
+	Duplicates   Duplicates    // what Carry leaves out; nil: nothing
 	Covered      func(record.Partition, checkpoint.SpanSet)
 	Metrics      *Metrics
 	Log          *slog.Logger
@@ -42,7 +43,8 @@ type LaneOptions struct {
 // makes anybody wait but itself.
 //
 // What the lane knows to be in the sink is its coverage; what it holds and may still write is its holding. A stored span that is
-// in neither is a gap for certain, since only the process that stored a batch offers it, and only once.
+// in neither is a gap for certain, since only the process that stored a batch offers it, and only once. Where batches are screened on
+// their way from the gate, holding has them from the moment they are stored.
 type Lane struct {
 	opt     LaneOptions
 	wake    chan struct{}
@@ -145,6 +147,7 @@ func (l *Lane) Offer(o *Offered) bool {
 	if full || l.mu.draining {
 		l.mu.counts.Refused++
 		l.opt.Metrics.refused(l.opt.Stream, l.opt.Name)
+		l.unhold(o.Batch.Partition, span(o.Batch)) // where it was expected
 		return false
 	}
 	o.Batch.Retain()
@@ -154,6 +157,13 @@ func (l *Lane) Offer(o *Offered) bool {
 	l.hold(o.Batch.Partition, span(o.Batch))
 	l.nudge()
 	return true
+}
+
+// expect says that what is stored of p in s will be offered, but not yet. Until then it is no gap.
+func (l *Lane) expect(p record.Partition, s checkpoint.Span) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hold(p, s)
 }
 
 // hold notes that the lane may write s. The mutex is held.

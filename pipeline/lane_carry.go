@@ -8,17 +8,29 @@ import (
 
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/record"
+	"github.com/stream-arrow/twgd/row"
 	"github.com/stream-arrow/twgd/sinks"
 )
 
 // Read reads stored batches back, in order; it is sinks.Raw's.
 type Read func(ctx context.Context, p record.Partition, s checkpoint.Span, f func(*record.Batch) error) error
 
+// Duplicates says which records of a span were dropped before the lanes saw them, and are left out by whoever brings the span out of raw. A
+// record is left out if leave says so of its offset and its id.
+type Duplicates func(ctx context.Context, p record.Partition, s checkpoint.Span) (leave func(offset int64, id record.ID) bool, err error)
+
 // Carry is the lane's second door: it brings one span out of raw into the sink and waits until it is there. It uses the same code
 // as what is offered, with loads of its own. With cuts the span must be a cut or a cell, and becomes one file.
 func (l *Lane) Carry(ctx context.Context, p record.Partition, s checkpoint.Span, read Read) error {
 	c := &carrier{l: l, p: p, maker: newIDMaker(p), at: s.From}
 	defer c.discard()
+	if l.opt.Duplicates != nil {
+		leave, err := l.opt.Duplicates(ctx, p, s)
+		if err != nil {
+			return fmt.Errorf("asking what was dropped in %v of %v: %w", s, p, err)
+		}
+		c.leave = leave
+	}
 	if err := read(ctx, p, s, func(b *record.Batch) error { return c.add(ctx, b) }); err != nil {
 		return c.failed(ctx, err)
 	}
@@ -38,6 +50,7 @@ type carrier struct {
 	maker *idMaker
 	open  *load
 	at    int64
+	leave func(offset int64, id record.ID) bool // nil: nothing is left out
 }
 
 func (c *carrier) add(ctx context.Context, b *record.Batch) error {
@@ -51,7 +64,7 @@ func (c *carrier) add(ctx context.Context, b *record.Batch) error {
 		}
 		c.open = &load{sink: sink, key: c.p, begun: time.Now()}
 	}
-	rejects, err := c.l.fill(c.open.sink, newOffered(b, c.open.begun, c.maker))
+	rejects, err := c.l.fill(c.open.sink, c.rows(newOffered(b, c.open.begun, c.maker).Rows()))
 	if err != nil {
 		return err
 	}
@@ -61,6 +74,20 @@ func (c *carrier) add(ctx context.Context, b *record.Batch) error {
 		return c.commit(ctx)
 	}
 	return nil
+}
+
+// rows are those of a batch that were not dropped. Its span stays: without any row it is covered all the same.
+func (c *carrier) rows(all *row.Batch) *row.Batch {
+	if c.leave == nil {
+		return all
+	}
+	var dropped []int
+	for i := range all.Records {
+		if c.leave(all.Records[i].Offset, all.IDs[i]) {
+			dropped = append(dropped, i)
+		}
+	}
+	return all.Without(dropped)
 }
 
 // enough reports whether what is open should be committed. Memory counts as well as output: a window may hold anything, and the lane

@@ -14,7 +14,7 @@ type load struct {
 	sink    sinks.Load
 	key     record.Partition // the partition, or zero where it takes all
 	begun   time.Time        // when its first batch was added
-	oldest  time.Time        // when raw had its first batch: the deadline counts from here
+	oldest  time.Time        // when raw had the first of its batches: the deadline counts from here
 	next    int64            // with cuts: the offset that must follow
 	held    int64            // bytes counted against the lane's queue
 	rejects []sinks.Reject   // found by the lane, not yet reported
@@ -69,10 +69,13 @@ func (l *Lane) dequeue() *Offered {
 
 // add puts the first batch of the queue into its load. A load that cannot take it is in no known state, and is left to recovery whole.
 func (l *Lane) add(ld *load, o *Offered, now time.Time) {
-	rejects, err := l.fill(ld.sink, o)
+	rejects, err := l.fill(ld.sink, o.Rows())
 	if err == nil {
 		ld.reject(rejects)
 		ld.next = o.Batch.Next
+	}
+	if o.Stored.Before(ld.oldest) { // partitions overtake each other where batches are screened
+		ld.oldest = o.Stored
 	}
 	l.reweigh(ld)
 	l.mu.Lock()
@@ -116,13 +119,13 @@ func (l *Lane) loadFor(o *Offered, now time.Time) (*load, error) {
 	return ld, nil
 }
 
-// fill turns a batch into rows, sets aside what this sink does not take, and adds the rest to a load. It is the same for what is
+// fill takes the rows of a batch, sets aside what this sink does not take, and adds the rest to a load. It is the same for what is
 // offered and for what recovery carries.
-func (l *Lane) fill(to sinks.Load, o *Offered) ([]sinks.Reject, error) {
-	rows, oversize := o.Rows().Filter(func(r *record.Record) bool { return l.opt.MaxRecord > 0 && payload(r) > l.opt.MaxRecord })
+func (l *Lane) fill(to sinks.Load, all *row.Batch) ([]sinks.Reject, error) {
+	rows, oversize := all.Filter(func(r *record.Record) bool { return l.opt.MaxRecord > 0 && payload(r) > l.opt.MaxRecord })
 	var rejects []sinks.Reject
 	if len(oversize) > 0 {
-		rejects = oversized(o.Rows(), oversize, l.opt.MaxRecord)
+		rejects = oversized(all, oversize, l.opt.MaxRecord)
 	}
 	return rejects, to.Add(rows)
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"maps"
 	"strconv"
 	"time"
 
@@ -19,6 +20,9 @@ type Metrics struct {
 	gateSeconds, sinkSeconds, waitSeconds                 *prometheus.HistogramVec
 	refusedTotal, sinkRecords, sinkRows, sinkRetries      *prometheus.CounterVec
 	sinkState, sinkBackoff                                *prometheus.GaugeVec
+	dedupChecked, dedupDuplicates                         *prometheus.CounterVec
+	dedupUnavailable, dedupUnkeyed                        *prometheus.CounterVec
+	dedupSeconds                                          *prometheus.HistogramVec
 }
 
 // commitBuckets suit a local fsync as well as an upload.
@@ -61,6 +65,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		sinkSeconds:    histogram("sink_write_seconds", "Time of one load's commit.", "sink"),
 		sinkState:      gauge("sink_state", "0 live, 2 retrying, 3 blocked.", "sink"),
 		sinkBackoff:    gauge("sink_backoff_seconds", "Wait before the next try.", "sink"),
+
+		dedupChecked:     counter("dedup_checked_total", "Records whose content was compared with what was seen within the window."),
+		dedupDuplicates:  counter("dedup_duplicates_total", "Records whose content another record held."),
+		dedupUnavailable: counter("dedup_unavailable_total", "Records that passed because nobody could say whether they are duplicates, or because that could not be made durable.", "reason"),
+		dedupUnkeyed:     counter("dedup_unkeyed_total", "Records that have no content to compare.", "reason"),
+		dedupSeconds:     histogram("dedup_screen_seconds", "Time of a batch between raw and the lanes."),
 	}
 }
 
@@ -83,6 +93,43 @@ func (m *Metrics) Begin(stream string, sinks ...string) {
 		}
 		m.sinkSeconds.WithLabelValues(stream, sink)
 	}
+}
+
+// beginDedup makes the series of a stream that is screened.
+func (m *Metrics) beginDedup(stream string) {
+	if m == nil {
+		return
+	}
+	m.dedupChecked.WithLabelValues(stream)
+	m.dedupDuplicates.WithLabelValues(stream)
+	m.dedupSeconds.WithLabelValues(stream)
+	for _, reason := range []string{"timeout", "no_leader", "circuit", "key", "refused", unscreenedTrail} {
+		m.dedupUnavailable.WithLabelValues(stream, reason)
+	}
+}
+
+// screened counts a batch that has left for the lanes.
+func (m *Metrics) screened(stream string, took time.Duration) {
+	if m != nil {
+		m.dedupSeconds.WithLabelValues(stream).Observe(took.Seconds())
+	}
+}
+
+// deduped counts what has come to is since was, which follows.
+func (m *Metrics) deduped(stream string, was *DedupStatus, is DedupStatus) {
+	if m == nil {
+		return
+	}
+	m.dedupChecked.WithLabelValues(stream).Add(float64(is.Checked - was.Checked))
+	m.dedupDuplicates.WithLabelValues(stream).Add(float64(is.Duplicates - was.Duplicates))
+	for reason, n := range is.Unavailable {
+		m.dedupUnavailable.WithLabelValues(stream, reason).Add(float64(n - was.Unavailable[reason]))
+	}
+	for reason, n := range is.Unkeyed {
+		m.dedupUnkeyed.WithLabelValues(stream, reason).Add(float64(n - was.Unkeyed[reason]))
+	}
+	*was = is
+	was.Unavailable, was.Unkeyed = maps.Clone(is.Unavailable), maps.Clone(is.Unkeyed)
 }
 
 func (m *Metrics) read(stream string, b *record.Batch) {

@@ -8,23 +8,32 @@ import (
 	"github.com/stream-arrow/twgd/row"
 )
 
-// Offered is a stored batch on its way to the lanes. They share the batch and its ids, which are computed once, by the lane that
-// needs them first.
+// Offered is a stored batch on its way to the lanes. They share the batch, its ids and its rows, which are computed once, by whoever needs
+// them first.
 type Offered struct {
 	Batch  *record.Batch
 	Stored time.Time // when raw had it, by this process's monotonic clock: deadlines count from here
 
-	maker *idMaker
-	once  sync.Once
-	ids   []record.ID
+	maker   *idMaker
+	dropped []int // records that no lane is given, ascending; set before the batch is offered
+
+	identify, fill sync.Once
+	ids            []record.ID
+	rows           *row.Batch
 }
 
 func newOffered(b *record.Batch, stored time.Time, maker *idMaker) *Offered {
 	return &Offered{Batch: b, Stored: stored, maker: maker}
 }
 
-// Rows is the batch as rows. It is valid as long as the batch is held.
+// IDs are the ids of all records of the batch.
+func (o *Offered) IDs() []record.ID {
+	o.identify.Do(func() { o.ids = o.maker.ids(o.Batch.Records) })
+	return o.ids
+}
+
+// Rows is the batch as rows, without what is dropped. It is valid as long as the batch is held.
 func (o *Offered) Rows() *row.Batch {
-	o.once.Do(func() { o.ids = o.maker.ids(o.Batch.Records) })
-	return row.FromRecords(o.Batch, o.ids)
+	o.fill.Do(func() { o.rows = row.FromRecords(o.Batch, o.IDs()).Without(o.dropped) })
+	return o.rows
 }

@@ -25,13 +25,15 @@ type Options struct {
 	Raw     sinks.Raw
 	Lanes   []*Lane
 	Flush   Flush
-	Budget  int64         // bytes between the source and the gate
+	Budget  int64         // bytes between the source and the gate, and, with Screening, between the gate and the lanes
 	Commit  time.Duration // how often the source is told the position; 0 means 1 s
 	Release time.Duration // how long a revoked partition may take to be stored and told; 0 means 30 s
 	Grace   time.Duration // what shutdown may take; 0 means 25 s
 	Writers int           // commits under way at once over all partitions; 0 means 16
 	Metrics *Metrics
 	Log     *slog.Logger
+
+	Screening *Screening // nil: nothing is screened, and lanes are offered all that raw has
 }
 
 func (o *Options) setDefaults() {
@@ -68,6 +70,9 @@ func New(opt Options) *Stream {
 	opt.setDefaults()
 	s := &Stream{opt: opt, crew: new(crew), ask: make(chan func(*controller)), end: make(chan struct{}), resize: make(chan struct{}, 1)}
 	s.ctl = newController(opt, s.crew)
+	if opt.Screening != nil {
+		opt.Metrics.beginDedup(opt.Stream)
+	}
 	s.ctl.resized = s.resize
 	s.ctl.newBudget = s.budget.Load
 	return s

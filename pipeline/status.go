@@ -17,6 +17,7 @@ type Status struct {
 	InFlight   int64 // bytes of the budget that are taken
 	Budget     int64 // bytes, as it is now
 	Stalled    time.Duration
+	Dedup      *DedupStatus // nil without screening
 }
 
 // PartitionStatus is how far one assigned partition is. Where a number is not known it is -1.
@@ -54,7 +55,7 @@ func (s *Stream) Status(ctx context.Context) (st Status, ok bool) {
 }
 
 func (c *controller) status(now time.Time) Status {
-	st := Status{State: "running", InFlight: c.budget.InFlight(), Budget: c.budget.Cap}
+	st := Status{State: "running", InFlight: c.budget.InFlight(), Budget: c.budget.Cap, Dedup: c.dedup()}
 	for _, p := range c.parts {
 		st.Partitions = append(st.Partitions, c.partition(p))
 		if p.failed != "" {

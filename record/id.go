@@ -24,6 +24,9 @@ func (id ID) String() string {
 	return string(b[:])
 }
 
+// Tail is the last 8 bytes, which hold nothing of the time: what a record is called where 16 bytes are too many.
+func (id ID) Tail() [8]byte { return [8]byte(id[8:]) }
+
 // maxMillis is the greatest timestamp that 48 bits hold.
 const maxMillis = 1<<48 - 1
 

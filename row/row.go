@@ -29,19 +29,25 @@ func (b *Batch) Filter(bad func(*record.Record) bool) (good *Batch, rejected []i
 			rejected = append(rejected, i)
 		}
 	}
-	if len(rejected) == 0 {
-		return b, nil
+	return b.Without(rejected), rejected
+}
+
+// Without is the batch less the rows at indices, which ascend; the span stays. Where indices is empty it is b itself, and where it names all,
+// a batch without rows.
+func (b *Batch) Without(indices []int) *Batch {
+	if len(indices) == 0 {
+		return b
 	}
-	good = &Batch{Partition: b.Partition, Span: b.Span}
-	next := 0
+	left := max(0, len(b.Records)-len(indices))
+	out := &Batch{Partition: b.Partition, Span: b.Span, Records: make([]record.Record, 0, left), IDs: make([]record.ID, 0, left)}
 	for i := range b.Records {
-		if next < len(rejected) && rejected[next] == i {
-			next++
+		if len(indices) > 0 && indices[0] == i {
+			indices = indices[1:]
 			continue
 		}
-		good.Records = append(good.Records, b.Records[i])
-		good.IDs = append(good.IDs, b.IDs[i])
-		good.Bytes += b.Records[i].Size()
+		out.Records = append(out.Records, b.Records[i])
+		out.IDs = append(out.IDs, b.IDs[i])
+		out.Bytes += b.Records[i].Size()
 	}
-	return good, rejected
+	return out
 }

@@ -65,6 +65,15 @@ function rejects(stream) {
   return element("p", `Quarantined: ${count(stream.quarantine.records)}, shed: ${count(stream.quarantine.shed)}. Dropped: ${drops}.`);
 }
 
+function repeated(dedup) {
+  const sum = (byReason) => Object.values(byReason || {}).reduce((a, b) => a + b, 0);
+  let text = `Repeated records (${dedup.mode}): ${count(dedup.duplicates)} of ${count(dedup.checked)} checked, ${count(dedup.dropped)} dropped; `
+    + `${count(sum(dedup.unavailable))} not checked, ${count(sum(dedup.unkeyed))} without content to compare.`;
+  if (dedup.reason) text += ` Nobody is asked at present: ${dedup.reason}.`;
+  if (dedup.window_held_s !== null && dedup.window_held_s < dedup.window_s) text += ` Remembered for ${Math.round(dedup.window_held_s)} s only: max_entries is too small.`;
+  return element("p", text);
+}
+
 function section(stream, said, open) {
   const s = element("section");
   const title = element("h2", stream.name + " ");
@@ -76,6 +85,7 @@ function section(stream, said, open) {
   }
   if (stream.partitions.length > 0) s.append(partitions(stream, open));
   s.append(rejects(stream));
+  if (stream.dedup) s.append(repeated(stream.dedup));
   return s;
 }
 

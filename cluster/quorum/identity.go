@@ -135,6 +135,7 @@ func (d *disk) id() (string, error) {
 type lookout struct {
 	snap        mark   // the newest snapshot that verifies
 	snapConfig  uint64 // the index of its configuration
+	snapSize    int64  // its bytes
 	index, term uint64 // of the last entry, in the log or in the snapshot
 	config      raft.Configuration
 	broken      string // why it counts as an empty disk
@@ -148,7 +149,7 @@ func (d *disk) look() (lookout, error) {
 	}
 	var l lookout
 	if snap := d.newest(metas); snap != nil {
-		l = lookout{snap: mark{snap.Index, snap.Term}, snapConfig: snap.ConfigurationIndex, index: snap.Index, term: snap.Term,
+		l = lookout{snap: mark{snap.Index, snap.Term}, snapConfig: snap.ConfigurationIndex, snapSize: snap.Size, index: snap.Index, term: snap.Term,
 			config: snap.Configuration}
 	} else if len(metas) > 0 {
 		return lookout{broken: "no snapshot has the checksum that it should have"}, nil

@@ -11,6 +11,10 @@ import (
 // journal is the log as raft sees it: the Bolt file, with the newest entries in memory, and with an account of bytes. Raft counts
 // entries, which may be of 100 bytes or of 256 KiB; here bytes say when a snapshot is due, how much log is kept behind it, and how much
 // is cached. Without the cache Bolt reads back every entry that is sent to a follower.
+//
+// A snapshot is due when the log has grown as large as the last one was. So however large the tables are, at most as much is written for
+// snapshots as for the log itself, and the log is never larger than the tables by much. What is kept behind a snapshot is a quarter of it: a
+// server that lags by less is brought up with less than a snapshot would take.
 type journal struct {
 	store  raft.LogStore
 	health *health
@@ -26,8 +30,9 @@ type journal struct {
 		cut     bool // the end was truncated, and nothing stored since
 		loading bool // raft reads the log at its start: what it reads is counted as if it were written
 		since   int64
+		weight  int64 // bytes of the newest snapshot
 		cache   window
-		tail    window // without entries: only sizes, to know how many entries the bytes of Limits.Trailing are
+		tail    tail
 	}
 }
 
@@ -55,12 +60,13 @@ func newJournal(store raft.LogStore, h *health, l Limits, found lookout, ring fu
 		}
 		j.mu.last = mark{e.Index, e.Term}
 	}
-	j.mu.cache.limit, j.mu.tail.limit = l.Cache, l.Trailing
+	j.mu.cache.limit = l.Cache
+	j.weigh(found.snapSize)
 	j.mu.loading = true
 	if found.snap.index == 0 {
 		return j, nil
 	}
-	return j, j.snapshotted(found.snap, found.snapConfig)
+	return j, j.snapshotted(found.snap, found.snapConfig, found.snapSize)
 }
 
 // loaded says that raft has started.
@@ -123,7 +129,7 @@ func (j *journal) append(logs []*raft.Log) error {
 	j.mu.cut = false
 	for _, e := range logs {
 		kept := *e
-		j.mu.cache.add(e.Index, size(e), &kept)
+		j.mu.cache.add(&kept)
 		j.mu.last = mark{e.Index, e.Term}
 		j.account(e)
 	}
@@ -134,15 +140,24 @@ func (j *journal) append(logs []*raft.Log) error {
 // account is called with mu held.
 func (j *journal) account(e *raft.Log) {
 	j.mu.since += size(e)
-	j.mu.tail.add(e.Index, size(e), nil)
+	j.mu.tail.add(e.Index, size(e))
 	if e.Type == raft.LogConfiguration {
 		j.mu.configs = append(j.mu.configs, e.Index)
 		j.ring()
 	}
 }
 
+// weigh takes in how large a snapshot is.
+func (j *journal) weigh(size int64) {
+	j.mu.weight = size
+	j.mu.tail.limit = max(j.limits.Trailing, size/4)
+}
+
+// enough is how many bytes of log make a snapshot due.
+func (j *journal) enough() int64 { return max(j.limits.Snapshot, j.mu.weight) }
+
 func (j *journal) ringIfDue() {
-	if j.mu.since < j.limits.Snapshot {
+	if j.mu.since < j.enough() {
 		return
 	}
 	select {
@@ -215,9 +230,10 @@ func (j *journal) end() (mark, error) {
 // snapshotted takes in that a snapshot is durable, and makes the log fit it. Where the log does not hold the snapshot's last entry it
 // came from somebody else, and nothing is known of the entries up to there: they may be such as were never committed. Raft would keep
 // some of them and might hand them on as a leader. What lies above stays: a leader truncates it.
-func (j *journal) snapshotted(snap mark, config uint64) error {
+func (j *journal) snapshotted(snap mark, config uint64, size int64) error {
 	j.mu.Lock()
 	j.mu.snap = snap
+	j.weigh(size)
 	j.mu.configs = append([]uint64{config}, after(j.mu.configs, config)...)
 	last := j.mu.last.index
 	j.mu.Unlock()
@@ -281,7 +297,14 @@ func (j *journal) config() uint64 {
 func (j *journal) pending() (bytes int64, trailing uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.mu.since, uint64(j.mu.tail.len())
+	return j.mu.since, j.mu.tail.entries()
+}
+
+// patient says whether the log is short enough to wait with a snapshot that is due.
+func (j *journal) patient() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mu.since < max(patience*j.limits.Snapshot, 2*j.mu.weight)
 }
 
 // settled takes off what a snapshot took in.
@@ -291,52 +314,3 @@ func (j *journal) settled(bytes int64) {
 	j.mu.since -= bytes
 	j.ringIfDue()
 }
-
-// window is the end of the log as far as a number of bytes reaches. Its indexes are contiguous.
-type window struct {
-	limit int64
-	bytes int64
-	first uint64
-	items []item
-}
-
-type item struct {
-	size  int64
-	entry *raft.Log
-}
-
-func (w *window) len() int { return len(w.items) }
-
-func (w *window) get(index uint64) *raft.Log {
-	if i := index - w.first; index >= w.first && i < uint64(len(w.items)) {
-		return w.items[i].entry
-	}
-	return nil
-}
-
-func (w *window) add(index uint64, size int64, entry *raft.Log) {
-	if index != w.first+uint64(len(w.items)) {
-		w.clear()
-		w.first = index
-	}
-	w.items = append(w.items, item{size, entry})
-	w.bytes += size
-	for w.bytes > w.limit && len(w.items) > 0 {
-		w.drop()
-	}
-}
-
-func (w *window) drop() {
-	w.bytes -= w.items[0].size
-	w.items[0] = item{}
-	w.items = w.items[1:]
-	w.first++
-}
-
-func (w *window) dropTo(index uint64) {
-	for len(w.items) > 0 && w.first <= index {
-		w.drop()
-	}
-}
-
-func (w *window) clear() { w.items, w.bytes = nil, 0 }

@@ -17,11 +17,11 @@ import (
 const (
 	snapshotAgain = 5 * time.Second        // after one that failed
 	lookAgain     = 200 * time.Millisecond // while a server catches up
-	patience      = 4                      // times Limits.Snapshot: more log is not kept for one that catches up
+	patience      = 4                      // times Limits.Snapshot: more log is not kept for one that catches up, unless the tables are larger
 	roomAgain     = 2 * time.Second        // between two tries whether a full disk has room
 )
 
-// takeSnapshots takes one each time the log has grown by Limits.Snapshot. While another server catches up, from a snapshot or behind one,
+// takeSnapshots takes one each time enough log has come together, see journal. While another server catches up, from a snapshot or behind one,
 // the next waits: it would take away the entries that the other is about to ask for, and the whole way would begin again.
 func (q *Quorum) takeSnapshots() {
 	for {
@@ -40,10 +40,7 @@ func (q *Quorum) takeSnapshots() {
 	}
 }
 
-func (q *Quorum) postponed() bool {
-	bytes, _ := q.journal.pending()
-	return bytes < patience*q.limits.Snapshot && q.transport.catching()
-}
+func (q *Quorum) postponed() bool { return q.journal.patient() && q.transport.catching() }
 
 func (q *Quorum) sleep(d time.Duration) {
 	select {

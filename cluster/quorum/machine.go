@@ -21,7 +21,12 @@ var _ raft.BatchingFSM = (*machine)(nil)
 func (m *machine) Apply(e *raft.Log) any { return m.ApplyBatch([]*raft.Log{e})[0] }
 
 func (m *machine) ApplyBatch(logs []*raft.Log) []any {
-	out := m.FSM.ApplyBatch(logs)
+	var out []any
+	for rest := logs; len(rest) > 0; {
+		n := fitting(rest, applyMost)
+		out = append(out, m.FSM.ApplyBatch(rest[:n])...)
+		rest = rest[n:]
+	}
 	for _, e := range logs {
 		if e.Type == raft.LogConfiguration {
 			m.ring()
@@ -29,6 +34,19 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	}
 	m.poke()
 	return out
+}
+
+// applyMost is how many bytes of entries the tables are given at once: whoever reads them waits meanwhile. It is a few milliseconds' worth.
+const applyMost = 1 << 20
+
+// fitting is how many of the first entries have at most so many bytes together; at least one.
+func fitting(logs []*raft.Log, most int64) (n int) {
+	for sum := int64(0); n < len(logs); n++ {
+		if sum += size(logs[n]); sum > most && n > 0 {
+			break
+		}
+	}
+	return n
 }
 
 func (m *machine) Restore(r io.ReadCloser) error {

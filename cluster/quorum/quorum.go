@@ -46,7 +46,9 @@ type Options struct {
 	Limits    Limits
 }
 
-// Limits bound what Raft keeps. Zero values mean the defaults.
+// Limits bound what Raft keeps. Zero values mean the defaults. Where the last snapshot is larger than Snapshot, its size counts instead, and a
+// quarter of it instead of Trailing, if that is more: the log is then up to one and a quarter times as large as the tables, and twice while
+// a server catches up.
 type Limits struct {
 	Snapshot int64 // bytes of log after which a snapshot is taken; default 8 MiB
 	Trailing int64 // bytes of log kept behind a snapshot for servers that lag; default 8 MiB

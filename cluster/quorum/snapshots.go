@@ -35,6 +35,7 @@ type binding struct {
 	shelf  *shelf
 	snap   mark
 	config uint64
+	bytes  int64
 }
 
 func (b *binding) Write(p []byte) (int, error) {
@@ -42,6 +43,7 @@ func (b *binding) Write(p []byte) (int, error) {
 		return 0, ErrClosed
 	}
 	n, err := b.SnapshotSink.Write(p)
+	b.bytes += int64(n)
 	b.shelf.health.noteRoom(err)
 	return n, err
 }
@@ -51,7 +53,7 @@ func (b *binding) Close() error {
 		b.shelf.health.noteRoom(err)
 		return errors.Join(naming(err), b.sweep())
 	}
-	return b.shelf.journal.snapshotted(b.snap, b.config)
+	return b.shelf.journal.snapshotted(b.snap, b.config, b.bytes)
 }
 
 func (b *binding) Cancel() error {

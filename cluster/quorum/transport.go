@@ -15,6 +15,7 @@ import (
 //   - Heartbeats are answered in raft's main loop like all else: SetHeartbeatHandler does nothing. Raft's own short cut changes term and
 //     state beside the main loop.
 //   - What arrives is looked at first, see admit.
+//   - A request holds at most requestMost bytes of entries, see shorten.
 //   - A server whose disk does not take entries asks for no votes.
 //   - While it forces an election it asks without its id, see Quorum.Force.
 //   - After Close nothing leaves and nothing arrives.
@@ -178,6 +179,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	if t.closed() {
 		return ErrClosed
 	}
+	shorten(req)
 	if err := t.inner.AppendEntries(id, to, req, resp); err != nil {
 		return err
 	}
@@ -189,7 +191,29 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 	if t.closed() {
 		return nil, ErrClosed
 	}
-	return t.inner.AppendEntriesPipeline(id, to)
+	p, err := t.inner.AppendEntriesPipeline(id, to)
+	if err != nil {
+		return nil, err
+	}
+	return pipeline{p}, nil
+}
+
+// requestMost bounds the entries of one request. Raft bounds their number alone, and 256 of them may have 64 MiB: a slow disk stores that in more
+// than a heartbeat, during which the follower answers nobody, and leader and follower would both hold it in memory several times.
+const requestMost = 8 << 20
+
+// shorten leaves away what is too much. Raft looks at the request once more after it was sent, and takes for sent what is in it then; the rest it
+// sends next.
+func shorten(req *raft.AppendEntriesRequest) {
+	req.Entries = req.Entries[:fitting(req.Entries, requestMost)]
+}
+
+// pipeline shortens requests too.
+type pipeline struct{ raft.AppendPipeline }
+
+func (p pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	shorten(req)
+	return p.AppendPipeline.AppendEntries(req, resp)
 }
 
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {

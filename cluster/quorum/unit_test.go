@@ -31,25 +31,96 @@ func TestFit(t *testing.T) {
 }
 
 func TestWindow(t *testing.T) {
-	w := window{limit: 100}
+	w := window{limit: 10 * (10 + entrySize)}
+	add := func(i uint64, bytes int) { w.add(&raft.Log{Index: i, Data: make([]byte, bytes)}) }
 	for i := uint64(5); i < 25; i++ {
-		w.add(i, 10, &raft.Log{Index: i})
+		add(i, 10)
 	}
-	if w.len() != 10 || w.get(14) != nil || w.get(15).Index != 15 || w.get(24).Index != 24 || w.get(25) != nil {
-		t.Fatalf("%d entries from %d", w.len(), w.first)
+	if len(w.entries) != 10 || w.get(14) != nil || w.get(15).Index != 15 || w.get(24).Index != 24 || w.get(25) != nil {
+		t.Fatalf("%d entries from %d", len(w.entries), w.first)
 	}
 	w.dropTo(20)
-	if w.len() != 4 || w.get(20) != nil || w.get(21) == nil || w.bytes != 40 {
-		t.Fatalf("%d entries from %d", w.len(), w.first)
+	if len(w.entries) != 4 || w.get(20) != nil || w.get(21) == nil || w.bytes != 4*(10+entrySize) {
+		t.Fatalf("%d entries from %d", len(w.entries), w.first)
 	}
-	w.add(40, 10, &raft.Log{Index: 40})
-	if w.len() != 1 || w.get(40) == nil || w.get(21) != nil {
-		t.Fatalf("%d entries from %d", w.len(), w.first)
+	add(40, 10)
+	if len(w.entries) != 1 || w.get(40) == nil || w.get(21) != nil {
+		t.Fatalf("%d entries from %d", len(w.entries), w.first)
 	}
-	w.add(41, 200, &raft.Log{Index: 41})
-	if w.len() != 0 || w.bytes != 0 {
+	add(41, 2000)
+	if len(w.entries) != 0 || w.bytes != 0 {
 		t.Fatal("more is kept than the limit")
 	}
+}
+
+// However many entries there are, a tail counts them in few blocks, and never more of them than its bytes are.
+func TestTail(t *testing.T) {
+	f := func(limit, size int64, entries int, least, most uint64) {
+		t.Helper()
+		tail := tail{limit: limit}
+		for i := range entries {
+			tail.add(uint64(i)+7, size)
+		}
+		if n := tail.entries(); n < least || n > most {
+			t.Errorf("%d entries of %d bytes, limit %d: %d are kept, want %d to %d", entries, size, limit, n, least, most)
+		}
+		if len(tail.blocks) > 67 {
+			t.Errorf("%d blocks", len(tail.blocks))
+		}
+	}
+	f(1000, 100, 5, 5, 5)
+	f(1000, 100, 50, 9, 10)
+	f(1000, 1, 100_000, 960, 1000)
+	f(400<<20, 256<<10, 10_000, 1560, 1600)
+	f(400<<20, 164, 5_000_000, 2_500_000, 2_557_000)
+	f(100, 200, 10, 0, 0)
+	jumped := tail{limit: 1000}
+	jumped.add(5, 10)
+	jumped.add(9, 10)
+	if n := jumped.entries(); n != 1 {
+		t.Errorf("after a gap %d entries count", n)
+	}
+}
+
+func TestFitting(t *testing.T) {
+	f := func(most int64, want int, bytes ...int) {
+		t.Helper()
+		var logs []*raft.Log
+		for _, b := range bytes {
+			logs = append(logs, &raft.Log{Data: make([]byte, b-entrySize)})
+		}
+		if n := fitting(logs, most); n != want {
+			t.Errorf("%v into %d: %d fit, want %d", bytes, most, n, want)
+		}
+	}
+	f(1000, 0)
+	f(1000, 1, 5000)
+	f(1000, 1, 5000, 100)
+	f(1000, 2, 500, 500, 100)
+	f(1000, 3, 500, 300, 200)
+}
+
+// A snapshot weighs: log of its size makes the next one due, and a quarter of it is kept behind it.
+func TestLargeTablesMakeSnapshotsRare(t *testing.T) {
+	f := func(snapSize, wantEnough, wantTail int64) {
+		t.Helper()
+		j, err := newJournal(raft.NewInmemStore(), nil, Limits{}.filled(), lookout{snap: mark{7, 1}, snapSize: snapSize}, func() {})
+		ok(t, err)
+		if j.enough() != wantEnough || j.mu.tail.limit != wantTail {
+			t.Errorf("behind %d bytes a snapshot is due after %d and leaves %d, want %d and %d", snapSize, j.enough(), j.mu.tail.limit, wantEnough, wantTail)
+		}
+		j.mu.since = max(4*8<<20, 2*snapSize) - 1
+		if !j.patient() {
+			t.Errorf("behind %d bytes nobody waits for one that catches up, after %d", snapSize, j.mu.since)
+		}
+		j.mu.since++
+		if j.patient() {
+			t.Errorf("behind %d bytes a snapshot waits although the log has %d", snapSize, j.mu.since)
+		}
+	}
+	f(0, 8<<20, 8<<20)
+	f(10<<20, 10<<20, 8<<20)
+	f(1600<<20, 1600<<20, 400<<20)
 }
 
 // A snapshot that came from somebody else says nothing of the entries that were there before it: they go. One of our own leaves them.

@@ -58,7 +58,7 @@ from the start. In an expression that must not be empty before, write ` + "`sum(
 // TestMetricsAreDocumented holds docs/metrics.md against the registry of a node.
 func TestMetricsAreDocumented(t *testing.T) {
 	l := newLab(t)
-	l.start(l.clustered(l.config("one", "", "")))
+	l.start(l.clustered(l.deduped(l.config("one", "", ""), "    dedup: {mode: measure}\n")))
 	l.until("the stream is open", func() bool { r, _, _, _ := l.node.streams[0].look(); return r != nil })
 	families, err := l.node.registry.Gather()
 	l.must(err)

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stream-arrow/twgd/avrofile"
 	"github.com/stream-arrow/twgd/checkpoint"
+	"github.com/stream-arrow/twgd/pipeline/duplicates"
 	"github.com/stream-arrow/twgd/pipeline/quarantine"
 	"github.com/stream-arrow/twgd/pipeline/trail"
 	"github.com/stream-arrow/twgd/record"
@@ -22,6 +24,7 @@ import (
 type rejects struct {
 	trail  *trail.Writer
 	index  *trail.Index
+	notes  *duplicates.Reader // of what was dropped as duplicates
 	view   *quarantine.Quarantine
 	bucket store.Bucket // the view's
 	skip   bool         // what recovery replays does not go into the view
@@ -29,6 +32,7 @@ type rejects struct {
 	mu    sync.Mutex
 	shown map[sinkPartition]*checkpoint.SpanSet // handed to the view by this process
 	known bool                                  // the index has read what was there at the start
+	drops int64                                 // records dropped as duplicates, as the notes say
 }
 
 type sinkPartition struct {
@@ -90,10 +94,9 @@ func (r *rejects) follow(ctx context.Context, log *slog.Logger) {
 	for {
 		err := r.index.Load(ctx)
 		if err == nil {
-			r.mu.Lock()
-			r.known = true
-			r.mu.Unlock()
-		} else if ctx.Err() == nil {
+			err = r.count(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			log.Warn("the trail cannot be read; its numbers are not shown", "error", err)
 		}
 		select {
@@ -104,15 +107,45 @@ func (r *rejects) follow(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// counts are what the trail knows; nil until it has been read.
+// count adds up what the notes say was dropped. Damage is for audit to name: what can be read counts.
+func (r *rejects) count(ctx context.Context) error {
+	totals, err := r.notes.Totals(ctx)
+	if err != nil && !errors.Is(err, avrofile.ErrDamaged) {
+		return err
+	}
+	sum := int64(0)
+	for _, n := range totals {
+		sum += n
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drops, r.known = max(r.drops, sum), true
+	return nil
+}
+
+// noted counts what this process has dropped, before the notes are read again.
+func (r *rejects) noted(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drops += n
+}
+
+// counts are what the trail and the notes know; nil until they have been read.
 func (r *rejects) counts() map[trail.Count]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.known {
 		return nil
 	}
-	return r.index.Counts()
+	counts := r.index.Counts()
+	if r.drops > 0 {
+		counts[trail.Count{Reason: reasonDuplicate}] += r.drops
+	}
+	return counts
 }
+
+// reasonDuplicate is why a record was dropped whose content another record held.
+const reasonDuplicate = "duplicate"
 
 // isReject tells the reasons that lead into quarantine from those for which a record is dropped.
 func isReject(reason string) bool {
@@ -146,6 +179,7 @@ func (s *stream) openRejects(ctx context.Context, bucket store.Bucket, spool str
 		bucket: view, skip: s.cfg.Recovery.Quarantine == "skip",
 		trail: trail.NewWriter(trail.Options{Bucket: bucket, Stream: s.cfg.Name, Node: s.node.cfg.Node.ID, Instance: instance}),
 		index: trail.NewIndex(bucket, s.cfg.Name),
+		notes: duplicates.NewReader(bucket, s.cfg.Name),
 		view:  quarantine.New(quarantine.Options{Bucket: view, Stream: s.cfg.Name, Node: s.node.instance, Budget: int64(s.cfg.Quarantine.Budget)}),
 		shown: map[sinkPartition]*checkpoint.SpanSet{},
 	}, nil

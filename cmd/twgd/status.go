@@ -83,6 +83,7 @@ func (s *stream) status() admin.Stream {
 		}
 	}
 	out.Quarantine, out.Drops = rejectStatus(r.rejects)
+	out.Dedup = r.dedup.status(s.node, s.cfg.Name, st.Dedup)
 	return out
 }
 

@@ -88,8 +88,35 @@ func writeStatus(to io.Writer, st *admin.Status) error {
 			return err
 		}
 		fmt.Fprintf(to, "  quarantine: %s records, %s shed\n", known64(s.Quarantine.Records), known64(s.Quarantine.Shed))
+		writeDedup(to, s.Dedup)
 	}
 	return nil
+}
+
+// writeDedup says how many records repeat others, and what keeps it from knowing.
+func writeDedup(to io.Writer, d *admin.Dedup) {
+	if d == nil {
+		return
+	}
+	fmt.Fprintf(to, "  repeated (%s): %d of %d checked", d.Mode, d.Duplicates, d.Checked)
+	if d.Mode == "drop" {
+		fmt.Fprintf(to, ", %d dropped", d.Dropped)
+	}
+	fmt.Fprintf(to, "; %d not checked, %d without content to compare%s\n", total(d.Unavailable), total(d.Unkeyed), because(d.Reason))
+	if d.Held != nil && *d.Held < d.Window {
+		fmt.Fprintf(to, "  repeated: contents are remembered for %s instead of %s: max_entries is too small for this rate\n", seconds(*d.Held), seconds(d.Window))
+	}
+}
+
+func total(byReason map[string]int64) (n int64) {
+	for _, v := range byReason {
+		n += v
+	}
+	return n
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Second)
 }
 
 // writePartitions writes a table, and below it why partitions are held: a reason is longer than a column.

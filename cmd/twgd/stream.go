@@ -54,6 +54,7 @@ type rooms struct {
 	sinks   []builtSink
 	rejects *rejects
 	copies  *coverage.Publisher
+	dedup   *dedup // nil: nothing is screened
 }
 
 // run opens the stream, however long that takes, and moves records until ctx ends.
@@ -166,6 +167,9 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	if r.rejects, err = s.openRejects(ctx, bucket, spool); err != nil {
 		return nil, err
 	}
+	if r.dedup, err = s.openDedup(bucket, exclusive); err != nil {
+		return nil, err
+	}
 	r.copies = coverage.NewPublisher(coverage.Options{Bucket: bucket, Stream: s.cfg.Name, Node: s.node.instance, Log: s.log})
 	for i := range s.cfg.Sinks {
 		if err := s.openLane(ctx, r, bucket, &s.cfg.Sinks[i], spool); err != nil {
@@ -174,7 +178,7 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	}
 	f := s.cfg.Raw.Flush
 	r.pipe = pipeline.New(pipeline.Options{
-		Stream: s.cfg.Name, Source: r.source, Raw: r.raw, Lanes: r.lanes,
+		Stream: s.cfg.Name, Source: r.source, Raw: r.raw, Lanes: r.lanes, Screening: r.dedup.screening(r.rejects),
 		Flush:  pipeline.Flush{Bytes: int64(f.Bytes), Records: f.Records, Age: time.Duration(f.Age)},
 		Budget: int64(s.cfg.Budget), Grace: s.grace(), Metrics: s.node.pipes, Log: s.log,
 	})
@@ -245,9 +249,10 @@ func (s *stream) openLane(ctx context.Context, r *rooms, bucket store.Bucket, c 
 	r.lanes = append(r.lanes, pipeline.NewLane(pipeline.LaneOptions{
 		Stream: s.cfg.Name, Name: c.Name, Sink: sink.Sink, Cuts: chains, Roll: sink.roll,
 		Deadline: time.Duration(c.Deadline), Queue: int64(c.Queue), MaxRecord: int64(c.MaxRecord),
-		Report:  func(ctx context.Context, list []sinks.Reject) error { return r.rejects.report(ctx, c.Name, list) },
-		Covered: func(p record.Partition, set checkpoint.SpanSet) { r.copies.Covered(c.Name, p, set) },
-		Metrics: s.node.pipes, Log: s.log,
+		Report:     func(ctx context.Context, list []sinks.Reject) error { return r.rejects.report(ctx, c.Name, list) },
+		Covered:    func(p record.Partition, set checkpoint.SpanSet) { r.copies.Covered(c.Name, p, set) },
+		Duplicates: recovery.LeaveOut(r.rejects.notes, r.rejects.index, c.Name, s.log),
+		Metrics:    s.node.pipes, Log: s.log,
 	}))
 	return nil
 }
@@ -266,7 +271,7 @@ func (r *rooms) close() (err error) {
 	if r.raw != nil {
 		err = errors.Join(err, r.raw.Close())
 	}
-	err = errors.Join(err, r.rejects.close())
+	err = errors.Join(err, r.rejects.close(), r.dedup.close())
 	if r.bucket != nil {
 		err = errors.Join(err, r.bucket.Close())
 	}

@@ -35,7 +35,7 @@ func validateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		out := validation{Problems: config.Problems{}, Connections: []connection{}}
+		out := validation{Problems: config.Problems{}, Notes: append([]string{}, dedupNotes(cfg)...), Connections: []connection{}}
 		if *connect {
 			out.Connections = tryAll(cmd.Context(), cfg)
 		}
@@ -55,7 +55,7 @@ func invalid(cmd *cobra.Command, err error, problems config.Problems) error {
 	if !asJSON(cmd) {
 		return err
 	}
-	if err := show(cmd, validation{Problems: problems, Connections: []connection{}}, nil); err != nil {
+	if err := show(cmd, validation{Problems: problems, Notes: []string{}, Connections: []connection{}}, nil); err != nil {
 		return err
 	}
 	return fail(exitUsage, fmt.Errorf("%d mistakes", len(problems)))
@@ -64,6 +64,7 @@ func invalid(cmd *cobra.Command, err error, problems config.Problems) error {
 // validation is what `validate` found.
 type validation struct {
 	Problems    config.Problems `json:"problems"`
+	Notes       []string        `json:"notes"` // what to know of a configuration without mistakes
 	Connections []connection    `json:"connections"`
 }
 
@@ -93,6 +94,9 @@ func (v *validation) text(to io.Writer, file string) error {
 			state = c.Error
 		}
 		fmt.Fprintf(to, "%s: %s: %s\n", c.whose(), c.What, state)
+	}
+	for _, n := range v.Notes {
+		fmt.Fprintln(to, n)
 	}
 	_, err := fmt.Fprintf(to, "%s is a valid configuration\n", file)
 	return err

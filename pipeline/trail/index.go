@@ -19,6 +19,7 @@ type Index struct {
 	mu     struct {
 		sync.Mutex
 		spans map[place]map[string]*checkpoint.SpanSet
+		tails map[string]map[[8]byte]struct{} // by sink, of the ids of records that it misses
 	}
 }
 
@@ -36,6 +37,7 @@ type Count struct {
 func NewIndex(bucket store.Bucket, stream string) *Index {
 	x := &Index{bucket: bucket, stream: stream, load: make(chan struct{}, 1), next: map[string]int64{}}
 	x.mu.spans = map[place]map[string]*checkpoint.SpanSet{}
+	x.mu.tails = map[string]map[[8]byte]struct{}{}
 	return x
 }
 
@@ -68,6 +70,29 @@ func (x *Index) Add(e Entry) {
 		reasons[e.Reason] = &checkpoint.SpanSet{}
 	}
 	reasons[e.Reason].Add(e.Span)
+	if e.ID == (record.ID{}) {
+		return
+	}
+	if x.mu.tails[e.Sink] == nil {
+		x.mu.tails[e.Sink] = map[[8]byte]struct{}{}
+	}
+	x.mu.tails[e.Sink][e.ID.Tail()] = struct{}{}
+}
+
+// Misses reports whether sink misses the record whose id ends so.
+func (x *Index) Misses(sink string, tail [8]byte) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, one := x.mu.tails[sink][tail]
+	_, all := x.mu.tails[""][tail]
+	return one || all
+}
+
+// MissesAny reports whether there is a record at all that sink misses.
+func (x *Index) MissesAny(sink string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.mu.tails[sink])+len(x.mu.tails[""]) > 0
 }
 
 // Spans are the offsets of p that sink misses, by reason. Those that concern all sinks stand under the empty sink.
