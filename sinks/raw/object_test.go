@@ -331,6 +331,35 @@ func TestFound(t *testing.T) {
 	})
 }
 
+func TestIdentityIsOfOneRaw(t *testing.T) {
+	bothLayouts(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		if _, err := s.Identity(t.Context()); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("before the first start: %v", err)
+		}
+		f := func() (id [32]byte) {
+			_, err := s.Found(t.Context(), "c", map[record.Partition]int64{orders: 7})
+			if err == nil {
+				id, err = s.Identity(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		first := f()
+		if f() != first {
+			t.Error("one raw has two identities")
+		}
+		if err := openBucket(t, url).Delete(t.Context(), "s/_stream"); err != nil {
+			t.Fatal(err)
+		}
+		if f() == first {
+			t.Error("a raw that began anew has the identity of the one before")
+		}
+	})
+}
+
 func TestAHoleInTheChainIsDamage(t *testing.T) {
 	f := func(name string, lost int64, read [2]int64, damaged bool) {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package raw
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -49,6 +50,16 @@ func (s *Store) Found(ctx context.Context, cluster string, starts map[record.Par
 		return nil, fmt.Errorf("founding stream %s in raw: %w", s.opt.Stream, err)
 	}
 	return s.parseFounding(stored, cluster)
+}
+
+// Identity tells this raw from every other that a stream of this name ever had: what is stored at its first start says when that was.
+// Before it there is none: store.ErrNotFound.
+func (s *Store) Identity(ctx context.Context) ([sha256.Size]byte, error) {
+	body, err := s.opt.Bucket.Read(ctx, s.opt.Stream+"/_stream")
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("reading when stream %s was founded in raw: %w", s.opt.Stream, err)
+	}
+	return sha256.Sum256(body), nil
 }
 
 func order(p, q record.Partition) int {
