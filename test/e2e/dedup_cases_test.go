@@ -161,7 +161,14 @@ func TestDedupKilledAtWork(t *testing.T) {
 			t.Errorf("%s has %d duplicates, and %s", where, extra, why)
 		}
 	}
-	w.audited("--rows")
+	for sink, n := range w.audited("--rows") {
+		if n != int64(len(named)) {
+			t.Errorf("audit says that %d are left out of %s, and %d are named", n, sink, len(named))
+		}
+	}
+	w.begin()
+	w.drops(int64(len(named)))
+	w.stop()
 }
 
 // ends are the ends of the chains in a local raw, while others may write.
@@ -175,6 +182,44 @@ func (b *bed) ends() map[int32]int64 {
 		}
 	}
 	return out
+}
+
+// TestDedupTwinOfARejectedRecord: a record that a sink refuses for good cannot stand for another one there. The auditor says so, and once the table
+// takes the value recovery writes the twin.
+func TestDedupTwinOfARejectedRecord(t *testing.T) {
+	t.Parallel()
+	never := false
+	w := layTwinned(t, 2, dropping, func(s *harness.Stream) {
+		s.Sinks[0].Postgres.Create, s.Sinks[0].Postgres.ValueAs = &never, "text"
+		s.Quarantine = map[string]any{"to": "file://" + harness.Dir(t)}
+	})
+	harness.Exec(t, w.dsn, ddl("varchar(8)"))
+	w.begin()
+	w.send(0, "one", "ninechars")
+	w.screened()
+	w.send(1, "two", "ninechars", "one")
+	w.screened()
+	landedOf(t, w.dsn, "orders", 0, 0)
+	landedOf(t, w.dsn, "orders", 1, 0)
+	code, r := w.node.Audit()
+	if code != 3 || len(r.Findings) != 1 {
+		t.Fatalf("audit exits with code %d: %v", code, r.Findings)
+	}
+	f := r.Findings[0]
+	if f.Sink != "db" || f.Partition != 1 || f.Span == nil || f.Span.From > 1 || f.Span.To < 2 || !strings.Contains(f.Text, "twgd recover") {
+		t.Errorf("the finding is %+v", f)
+	}
+	harness.Exec(t, w.dsn, "alter table orders alter column __kafka_value type varchar(20)")
+	if code, out := w.node.Ask("recover", "--stream", "s", "--sink", "db", "--topic", w.topic.Name, "--partition", "1", "--from", "0", "--to", "3"); code != 0 {
+		t.Errorf("recover exits with code %d:\n%s", code, out)
+	}
+	harness.Await(t, "the twin to be there", 30*time.Second, func() (string, bool) {
+		got := harness.Query[int64](t, w.dsn, "select __kafka_offset from orders where __kafka_partition = 1 order by 1")
+		return fmt.Sprint(got), fmt.Sprint(got) == "[0 1]"
+	})
+	w.audited()
+	w.audited("--rows")
+	w.stop()
 }
 
 // TestCaseD32EverythingIsADuplicate: of a span all records are duplicates. It is covered all the same, recovery does not come back to it, and the

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -83,31 +82,11 @@ func (w *twinned) hold(c *harness.Contents, unscreened int64) []string {
 // audited asks the auditor, who must be content, and returns how many records he says are left out as duplicates, by sink.
 func (w *twinned) audited(args ...string) map[string]int64 {
 	w.Helper()
-	code, printed := w.node.Ask(append([]string{"audit", "-o", "json"}, args...)...)
-	var reports []struct {
-		Findings   []struct{ Text string }
-		Partitions []struct {
-			Sinks []struct {
-				Name    string
-				LeftOut map[string]int64 `json:"left_out"`
-			}
-		}
-	}
-	if err := json.NewDecoder(strings.NewReader(printed)).Decode(&reports); err != nil {
-		w.Fatalf("audit prints %s: %v", printed, err)
-	}
+	code, r := w.node.Audit(args...)
 	if code != 0 {
-		w.Errorf("audit %q exits with code %d: %v", args, code, reports[0].Findings)
+		w.Errorf("audit %q exits with code %d: %v", args, code, r.Findings)
 	}
-	out := map[string]int64{}
-	for _, r := range reports {
-		for _, p := range r.Partitions {
-			for _, s := range p.Sinks {
-				out[s.Name] += s.LeftOut["duplicate"]
-			}
-		}
-	}
-	return out
+	return r.LeftOut("duplicate")
 }
 
 // drops waits until the status says that so many records were dropped.
@@ -146,6 +125,21 @@ func TestDedupMeasureCounts(t *testing.T) {
 	if named := suite.Dropped(t, w.raw, "s", false); len(named) > 0 {
 		t.Errorf("measuring names %d records as dropped", len(named))
 	}
+}
+
+// TestDedupMeasureWithoutACluster: nobody remembers, so that everything passes and is counted as such.
+func TestDedupMeasureWithoutACluster(t *testing.T) {
+	t.Parallel()
+	w := layTwinned(t, 2, harness.Dedup{Mode: "measure"}, nil)
+	w.node.Cluster = nil
+	w.node.Start()
+	w.SendRetrying(200, 2000, repeats)
+	w.complete(w.Count())
+	if n := int64(w.node.Metric("twg_dedup_unavailable_total", `reason="size_0"`)); n != w.Count() || w.metric("twg_dedup_checked_total") != 0 {
+		t.Errorf("%d of %d records count as passed because nobody remembers", n, w.Count())
+	}
+	w.stop()
+	harness.SameIDs(t, "the table", harness.TableIDs(t, w.dsn, "orders"), suite.IDs(w.topic, w.Acked()))
 }
 
 // TestDedupDropLeavesEachContentOnce: raw has all, the sinks have each content once, and a sink that comes later leaves out the same ones.
