@@ -219,6 +219,19 @@ func TestCaseD32NothingLeft(t *testing.T) {
 	d.ask("SELECT count(*) FROM orders", "0")
 }
 
+// A column that was widened while the sink is open takes what did not fit before, by way of the temporary table too.
+func TestAWidenedColumnTakesMore(t *testing.T) {
+	d := newDatabase(t, server)
+	d.made("varchar(8)")
+	s := d.opened(userMade(Text))
+	const refused = "1: 22001 string_data_right_truncation, column __kafka_value"
+	commits(t, loaded(t, s, orders0, values("a", "ninechars", "c")), refused)
+	commits(t, loaded(t, s, orders0, values("a", "ninechars", "c")), refused) // its span is covered: merged
+	d.exec("ALTER TABLE orders ALTER __kafka_value TYPE varchar(9)")
+	commits(t, loaded(t, s, orders0, values("a", "ninechars", "c")))
+	d.ask("SELECT __kafka_value FROM orders ORDER BY __kafka_offset", "a", "ninechars", "c")
+}
+
 func TestOpenChecksTheTable(t *testing.T) {
 	f := func(reason string, statements ...string) {
 		t.Helper()

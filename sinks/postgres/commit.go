@@ -36,6 +36,15 @@ func begin(timeout time.Duration) []statement {
 // the answer to COMMIT is lost the outcome is not known and the error is Retry: the next Commit sees in the coverage what
 // happened, and merging what is there already changes nothing.
 func (l *load) Commit(ctx context.Context, report sinks.Report) (sinks.Receipt, error) {
+	receipt, err := l.attempt(ctx, report)
+	if errors.Is(err, errAltered) {
+		return l.attempt(ctx, report)
+	}
+	return receipt, err
+}
+
+// attempt is one transaction.
+func (l *load) attempt(ctx context.Context, report sinks.Report) (sinks.Receipt, error) {
 	s := l.sink
 	if s.isStale() {
 		if err := s.Open(ctx); err != nil {
@@ -86,10 +95,44 @@ func (w *writer) commit(ctx context.Context, report sinks.Report) error {
 	if err := w.writeRows(ctx, overlaps || w.load.twice); err != nil {
 		return err
 	}
+	if err := w.doubt(ctx); err != nil {
+		return err
+	}
 	if err := w.load.report(ctx, report); err != nil {
 		return err
 	}
 	return w.finish(ctx, cover)
+}
+
+// errAltered says that a person has altered a column since the table was looked at.
+var errAltered = errors.New("a column has another type than when the table was opened")
+
+const typesSQL = `SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped`
+
+// doubt looks at the columns again where the server refused rows by way of the temporary table: that has the types that Open found, and a
+// person may have widened a column since, so that its rows fit. Then the load is as if nothing had been refused, and the table is
+// looked at by the next attempt.
+func (w *writer) doubt(ctx context.Context) error {
+	if !w.merge || !slices.ContainsFunc(w.live, w.load.isRefused) {
+		return nil
+	}
+	rows, err := w.query(ctx, typesSQL, w.table.name.sql())
+	if err != nil {
+		return err
+	}
+	now := map[string]string{}
+	for _, r := range rows {
+		now[string(r[0])] = string(r[1])
+	}
+	for i, n := range names {
+		if now[n] != w.table.types[i] {
+			w.load.relent(w.live)
+			w.load.sink.setStale()
+			return &sinks.Error{Kind: sinks.Retry, Reason: "postgres: column " + n + " of " + w.table.name.String() + " was altered", Err: errAltered}
+		}
+	}
+	return nil
 }
 
 // report hands over the refused rows that the trail does not have yet. Once it has them they stay refused, whatever a later

@@ -225,3 +225,18 @@ func (l *load) refuse(i int, f fault) {
 	}
 	l.refused[i] = f
 }
+
+func (l *load) isRefused(i int) bool {
+	_, refused := l.refused[i]
+	return refused
+}
+
+// relent takes back the refusal of those of these rows that are refused.
+func (l *load) relent(rows []int) {
+	for _, i := range rows {
+		if l.isRefused(i) {
+			delete(l.refused, i)
+			l.sent += int64(l.rows[i].to - l.rows[i].from)
+		}
+	}
+}

@@ -5,8 +5,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -115,17 +113,7 @@ func (b *bed) taken(n int64) {
 }
 
 // metric sums the samples of a metric.
-func (b *bed) metric(name string) (sum float64) {
+func (b *bed) metric(name string) float64 {
 	b.Helper()
-	_, body, err := b.node.Get("/metrics")
-	harness.Must(b, err)
-	for line := range strings.Lines(string(body)) {
-		rest, ok := strings.CutPrefix(line, name)
-		if fields := strings.Fields(rest); ok && len(fields) > 0 && (rest[0] == '{' || rest[0] == ' ') {
-			v, err := strconv.ParseFloat(fields[len(fields)-1], 64)
-			harness.Must(b, err)
-			sum += v
-		}
-	}
-	return sum
+	return b.node.Metric(name)
 }

@@ -44,7 +44,8 @@ func (f *Fleet) leads() (leader *Node, seen string) {
 	return leader, all.String()
 }
 
-// Rest waits until the leader says that exactly these nodes, by number, have a seat, and each of them that runs knows the leader.
+// Rest waits until the leader says that exactly these nodes, by number, have a seat, and each of them that runs knows the leader and is who
+// has the seat: one that came back with an empty disk is not, as long as its name stands for what it was.
 func (f *Fleet) Rest(bound time.Duration, voters ...int) *Node {
 	f.Helper()
 	var want []string
@@ -58,20 +59,21 @@ func (f *Fleet) Rest(bound time.Duration, voters ...int) *Node {
 			return seen, false
 		}
 		v, err := leader.View()
-		return seen, err == nil && slices.Equal(v.Voters(), want) && f.follow(want, leader)
+		return seen, err == nil && slices.Equal(v.Voters(), want) && f.follow(want, leader, v.Seats())
 	})
 	return leader
 }
 
-// follow reports whether all these, as far as they run, know that leader and have heard from it who votes: a node
+// follow reports whether all these, as far as they run, have a seat, know that leader and have heard from it who votes: a node
 // knows the leader before its first check-in is answered.
-func (f *Fleet) follow(names []string, leader *Node) bool {
+func (f *Fleet) follow(names []string, leader *Node, seats []string) bool {
 	for _, name := range names {
 		n := f.Named(name)
 		if !n.Running() {
 			continue
 		}
-		if v, err := n.View(); err != nil || v.Leader != leader.Name || !slices.Equal(v.Voters(), names) {
+		v, err := n.View()
+		if err != nil || v.Leader != leader.Name || !slices.Equal(v.Voters(), names) || !slices.Contains(seats, v.ServerID) {
 			return false
 		}
 	}

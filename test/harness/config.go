@@ -16,6 +16,8 @@ type Stream struct {
 	} `yaml:"source"`
 	Raw        Raw            `yaml:"raw"`
 	Budget     string         `yaml:"budget,omitempty"`
+	Contract   map[string]any `yaml:"contract,omitempty,flow"`
+	Dedup      *Dedup         `yaml:"dedup,omitempty,flow"`
 	Sinks      []Sink         `yaml:"sinks,omitempty"`
 	Quarantine map[string]any `yaml:"quarantine,omitempty"`
 	Recovery   map[string]any `yaml:"recovery,omitempty"`
@@ -47,6 +49,23 @@ type Flush struct {
 	Bytes   string `yaml:"bytes,omitempty"`
 	Records int    `yaml:"records,omitempty"`
 	Age     string `yaml:"age,omitempty"`
+}
+
+// Dedup is dedup.
+type Dedup struct {
+	Mode    string   `yaml:"mode"`
+	Window  string   `yaml:"window,omitempty"`
+	On      string   `yaml:"on,omitempty"`
+	Fields  []string `yaml:"fields,omitempty,flow"`
+	Entries int      `yaml:"max_entries,omitempty"`
+}
+
+// Deduplicate sets dedup, and declares the contract that dropping needs.
+func (c *Stream) Deduplicate(d Dedup) {
+	c.Dedup = &d
+	if d.Mode == "drop" {
+		c.Contract = map[string]any{"unique": true}
+	}
 }
 
 // Sink is one of sinks.

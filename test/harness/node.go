@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -220,6 +221,24 @@ func (n *Node) Get(path string) (status int, body []byte, err error) {
 	var b bytes.Buffer
 	_, err = b.ReadFrom(resp.Body)
 	return resp.StatusCode, b.Bytes(), err
+}
+
+// Metric sums the samples of a metric that have all these labels, each written name="value".
+func (n *Node) Metric(name string, labels ...string) (sum float64) {
+	n.t.Helper()
+	_, body, err := n.Get("/metrics")
+	Must(n.t, err)
+	for line := range strings.Lines(string(body)) {
+		rest, ok := strings.CutPrefix(line, name)
+		if !ok || rest[0] != '{' && rest[0] != ' ' || !holds(rest, labels) {
+			continue
+		}
+		fields := strings.Fields(rest)
+		v, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+		Must(n.t, err)
+		sum += v
+	}
+	return sum
 }
 
 // Status is what /status answers now.

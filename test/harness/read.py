@@ -49,4 +49,55 @@ def lake_ids():
         yield r["id"]
 
 
-json.dump(list({"raw": raw, "lake": lake, "lake_ids": lake_ids}[what]()), sys.stdout)
+def crc32c(data):
+    crc = 0xffffffff
+    for b in data:
+        crc ^= b
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def batches(path, torn):
+    """The entries of one file of _duplicates; where torn, up to the end of what can be read."""
+    import fastavro
+    with open(path, "rb") as f:
+        blocks = fastavro.block_reader(f)
+        fields = blocks.writer_schema["fields"]
+        assert fields[-1]["name"] == "crc32c", fields
+        sealed = fastavro.parse_schema({"type": "record", "name": "Sealed", "fields": fields[:-1]})
+        while True:
+            try:
+                block = next(blocks)
+            except StopIteration:
+                return
+            except Exception:
+                if torn:
+                    return
+                raise
+            for _ in range(block.num_records):
+                begin = block.bytes_.tell()
+                entry = fastavro.schemaless_reader(block.bytes_, sealed, None)
+                end = block.bytes_.tell()
+                if fastavro.schemaless_reader(block.bytes_, "long", None) != crc32c(block.bytes_.getvalue()[begin:end]):
+                    raise ValueError(path + ": an entry does not have its checksum")
+                yield entry
+
+
+def dropped(torn=False):
+    import uuid
+    root = os.path.join(glob.escape(folder), "_duplicates")
+    for path in sorted(glob.glob(os.path.join(root, "*", "*", "*.avro"))):
+        where = "/".join(path.split(os.sep)[-3:-1])
+        for entry in batches(path, torn):
+            for d in entry["dropped"]:
+                if not entry["from"] <= d["offset"] < entry["to"]:
+                    raise ValueError(path + ": an entry names an offset outside of it")
+                yield {"Path": where, "Offset": d["offset"], "ID": str(uuid.UUID(bytes=d["record_id"])), "Stands": d["stands"].hex()}
+
+
+def dropped_torn():
+    return dropped(True)
+
+
+json.dump(list({"raw": raw, "lake": lake, "lake_ids": lake_ids, "dropped": dropped, "dropped_torn": dropped_torn}[what]()), sys.stdout)

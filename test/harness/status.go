@@ -39,6 +39,9 @@ type SinkStatus struct {
 	Backoff        *float64 `json:"backoff_s"`
 }
 
+// Covers reports whether the sink covers n offsets, as far as is known.
+func (k SinkStatus) Covers(n int64) bool { return k.Covered != nil && *k.Covered == n }
+
 func (s Status) String() string {
 	b, err := json.Marshal(s.Streams)
 	if err != nil {
@@ -87,7 +90,7 @@ func (s StreamStatus) Sink(name string) SinkStatus {
 // Complete reports whether raw has n offsets, the source knows it, and every sink covers them.
 func (s StreamStatus) Complete(n int64) bool {
 	for _, k := range s.Sinks {
-		if k.Covered == nil || *k.Covered != n || k.GapRecords == nil || *k.GapRecords != 0 {
+		if !k.Covers(n) || k.GapRecords == nil || *k.GapRecords != 0 {
 			return false
 		}
 	}

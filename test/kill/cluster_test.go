@@ -3,56 +3,34 @@
 package kill
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stream-arrow/twgd/test/harness"
-	"github.com/stream-arrow/twgd/test/servers"
 )
 
-// gather makes the nodes of a half a cluster of as many seats, with raw and sinks that all of them may fill.
+// gather makes the nodes of a half a cluster of as many seats, with raw and sinks that all of them may fill, and starts them.
 func (h *half) gather() {
 	h.Helper()
-	ports, release, err := servers.Ports(2 * len(h.nodes))
-	harness.Must(h, err)
-	h.Cleanup(release)
-	var join []string
-	for i := range h.nodes {
-		join = append(join, fmt.Sprintf("127.0.0.1:%d", ports[2*i]))
-	}
-	for i, n := range h.nodes {
-		n.Ordinal = i
-		n.Cluster = map[string]any{"name": "kill", "size": len(h.nodes), "secret": "9b1f6e07c2d84a35b0e7f1a6c4d29358", "found_after": "2s",
-			"listen": join[i], "gossip": fmt.Sprintf("127.0.0.1:%d", ports[2*i+1]), "advertise": "127.0.0.1", "join": join}
+	harness.Gather(h, h.nodes)
+	for _, n := range h.nodes {
 		n.Start()
 	}
+	h.full(h.nodes[0])
 }
 
-// full waits until a node says that all seats are taken and somebody leads.
-func (h *half) full(n *harness.Node) {
+// full waits until a node says that all seats are taken and somebody leads, and returns who.
+func (h *half) full(n *harness.Node) (leader *harness.Node) {
 	h.Helper()
-	harness.Await(h, "all seats to be taken", 60*time.Second, func() (string, bool) {
-		_, body, err := n.Get("/status")
-		var status struct {
-			Cluster struct {
-				Leader  string
-				Members []struct{ Roles []string }
-			}
+	name := n.Full(60*time.Second, len(h.nodes))
+	for _, n := range h.nodes {
+		if n.ID == name {
+			return n
 		}
-		if err != nil || json.Unmarshal(body, &status) != nil {
-			return fmt.Sprintf("%s %v", body, err), false
-		}
-		voters := 0
-		for _, m := range status.Cluster.Members {
-			if strings.Contains(strings.Join(m.Roles, " "), "voter") {
-				voters++
-			}
-		}
-		return string(body), voters == len(h.nodes) && status.Cluster.Leader != ""
-	})
+	}
+	h.Fatalf("%q leads, which is none of ours", name)
+	return nil
 }
 
 // TestKillCluster does things to three processes that share a group, raw on object storage, the sinks, and the work of recovery, which they
@@ -60,20 +38,25 @@ func (h *half) full(n *harness.Node) {
 func TestKillCluster(t *testing.T) {
 	h := begin(t, suite.Bucket(t, "raw"), suite.Bucket(t, "lake"), 3)
 	h.gather()
-	h.full(h.nodes[0])
-	for round := range max(3, *rounds/4) {
-		victim := h.dice.IntN(len(h.nodes))
-		n, other := h.nodes[victim], h.nodes[(victim+1)%len(h.nodes)]
-		t.Logf("round %d: %s", round, h.churn(n))
-		harness.NotBeyondEnds(t, suite.Committed(t, h.topic), suite.RawEnds(t, h.raw, h.topic))
-		h.moves(n)
-		h.full(other)
-	}
+	h.churn(max(3, *rounds/4))
 	h.complete()
 }
 
-// churn does one thing to a node.
-func (h *half) churn(n *harness.Node) string {
+// churn does one thing to one node a round.
+func (h *half) churn(rounds int) {
+	h.Helper()
+	for round := range rounds {
+		victim := h.dice.IntN(len(h.nodes))
+		n, other := h.nodes[victim], h.nodes[(victim+1)%len(h.nodes)]
+		h.Logf("round %d: %s", round, h.disturb(n))
+		harness.NotBeyondEnds(h, suite.Committed(h, h.topic), suite.RawEnds(h, h.raw, h.topic))
+		h.moves(n)
+		h.full(other)
+	}
+}
+
+// disturb does one thing to a node.
+func (h *half) disturb(n *harness.Node) string {
 	h.Helper()
 	time.Sleep(h.within(1500 * time.Millisecond))
 	switch h.dice.IntN(4) {

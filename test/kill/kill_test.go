@@ -36,7 +36,16 @@ type half struct {
 	nodes    []*harness.Node
 }
 
+// begin lays a half and begins its load.
 func begin(t *testing.T, raw, lake string, nodes int) *half {
+	t.Helper()
+	h := lay(t, raw, lake, nodes, nil)
+	h.producer.Begin(rate)
+	return h
+}
+
+// lay prepares a half; shape changes the stream before the nodes are made.
+func lay(t *testing.T, raw, lake string, nodes int, shape func(*harness.Stream)) *half {
 	t.Helper()
 	n := *seed
 	for n == 0 {
@@ -50,12 +59,14 @@ func begin(t *testing.T, raw, lake string, nodes int) *half {
 	}
 	stream.Sinks = []harness.Sink{harness.ToParquet("lake", lake), harness.ToPostgres("db", h.dsn)}
 	stream.Sinks[1].Deadline = "3s"
+	if shape != nil {
+		shape(&stream)
+	}
 	for i := range nodes {
 		h.nodes = append(h.nodes, suite.Node(t, string(rune('a'+i)), stream))
 	}
 	suite.Watch(t, h.topic)
 	h.producer = suite.Producer(t, h.topic)
-	h.producer.Begin(rate)
 	return h
 }
 
@@ -78,6 +89,14 @@ func (h *half) moves(n *harness.Node) {
 func (h *half) complete() {
 	h.Helper()
 	want := h.producer.End()
+	h.reach(want)
+	h.end()
+	h.compare(want)
+}
+
+// reach waits until every sink covers all that was produced.
+func (h *half) reach(want []harness.Record) {
+	h.Helper()
 	harness.Await(h, fmt.Sprintf("all %d records in raw and both sinks", len(want)), 90*time.Second, func() (string, bool) {
 		var sum harness.StreamStatus
 		var seen strings.Builder
@@ -91,15 +110,28 @@ func (h *half) complete() {
 		}
 		return seen.String(), sum.Complete(int64(len(want)))
 	})
+}
+
+// end ends the nodes.
+func (h *half) end() {
+	h.Helper()
 	for _, n := range h.nodes {
 		if code := n.Stop(); code != 0 {
 			h.Errorf("node %s ends with code %d", n.ID, code)
 		}
 	}
-	h.compare(want)
 }
 
 func (h *half) compare(want []harness.Record) {
+	h.Helper()
+	h.compareRaw(want)
+	ids := suite.IDs(h.topic, want)
+	harness.SameIDs(h, "the lake", suite.LakeIDs(h, h.lake, "s"), ids)
+	harness.SameIDs(h, "the table", harness.TableIDs(h, h.dsn, "orders"), ids)
+}
+
+// compareRaw compares raw with what was produced, and the group's offsets with raw.
+func (h *half) compareRaw(want []harness.Record) {
 	h.Helper()
 	chains := suite.Raw(h, h.raw, "s")
 	var stored []harness.Record
@@ -110,9 +142,6 @@ func (h *half) compare(want []harness.Record) {
 		}
 	}
 	harness.SameRecords(h, "raw", stored, want)
-	ids := suite.IDs(h.topic, want)
-	harness.SameIDs(h, "the lake", suite.LakeIDs(h, h.lake, "s"), ids)
-	harness.SameIDs(h, "the table", harness.TableIDs(h, h.dsn, "orders"), ids)
 	harness.NotBeyond(h, suite.Committed(h, h.topic), chains, h.topic)
 	h.Logf("%d records, %d chains", len(want), len(chains))
 }
