@@ -12,7 +12,6 @@ import (
 	"github.com/stream-arrow/twgd/pipeline"
 	"github.com/stream-arrow/twgd/pipeline/content"
 	"github.com/stream-arrow/twgd/pipeline/duplicates"
-	"github.com/stream-arrow/twgd/store"
 )
 
 // dedup is how a stream tells repeated records; a nil one does not.
@@ -25,7 +24,7 @@ type dedup struct {
 }
 
 // openDedup joins the hash of contents with the cluster's set of claims. A node that only recovers screens nothing.
-func (s *stream) openDedup(bucket store.Bucket, exclusive bool) (*dedup, error) {
+func (s *stream) openDedup(r *rooms, exclusive bool) (*dedup, error) {
 	c := &s.cfg.Dedup
 	if !c.Active() || !s.node.ingests() {
 		return nil, nil
@@ -40,10 +39,10 @@ func (s *stream) openDedup(bucket store.Bucket, exclusive bool) (*dedup, error) 
 		s.log.Warn("repeated records are not counted: what was seen is remembered by the cluster, and cluster.size is 0")
 	}
 	var err error
-	if d.screen, err = content.New(content.Options{Stream: s.cfg.Name, On: c.On, Fields: c.Fields, Claims: claims}); err != nil {
+	if d.screen, err = content.New(content.Options{Stream: s.cfg.Name, On: c.On, Fields: c.Fields, Claims: claims, Raw: r.raw.Identity}); err != nil {
 		return nil, fmt.Errorf("dedup: %w", err)
 	}
-	d.notes = duplicates.NewWriter(duplicates.Options{Bucket: bucket, Stream: s.cfg.Name, Node: s.node.cfg.Node.ID, Instance: s.node.random(),
+	d.notes = duplicates.NewWriter(duplicates.Options{Bucket: r.bucket, Stream: s.cfg.Name, Node: s.node.cfg.Node.ID, Instance: s.node.random(),
 		Local: exclusive, Log: s.log})
 	return d, nil
 }

@@ -167,7 +167,7 @@ func (s *stream) open(ctx context.Context) (_ *rooms, err error) {
 	if r.rejects, err = s.openRejects(ctx, bucket, spool); err != nil {
 		return nil, err
 	}
-	if r.dedup, err = s.openDedup(bucket, exclusive); err != nil {
+	if r.dedup, err = s.openDedup(r, exclusive); err != nil {
 		return nil, err
 	}
 	r.copies = coverage.NewPublisher(coverage.Options{Bucket: bucket, Stream: s.cfg.Name, Node: s.node.instance, Log: s.log})

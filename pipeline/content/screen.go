@@ -22,6 +22,10 @@ type Options struct {
 	On     string   // OnValue or OnFields
 	Fields []string // with OnFields: dotted paths into the value, which is JSON; their order does not matter
 	Claims Claims
+
+	// Raw tells the raw that has the records from every other that a stream of this name ever had. It is asked until it has answered
+	// once; nil: there is no other. A twin is only dropped because raw has the record that stands for it.
+	Raw func(ctx context.Context) ([32]byte, error)
 }
 
 // Screen asks whose content records have. It is safe for concurrent use.
@@ -32,6 +36,7 @@ type Screen struct {
 	opt    Options
 	paths  []string // sorted; none where the whole value counts
 	idle   sync.Pool
+	raw    atomic.Pointer[[32]byte] // what Options.Raw has answered
 	hashed atomic.Pointer[derived]
 }
 
@@ -85,7 +90,11 @@ func (s *Screen) Screen(ctx context.Context, batches []Batch) (Verdict, error) {
 	if w.key, err = s.opt.Claims.Key(ctx); err != nil {
 		return Verdict{}, err
 	}
-	w.hash(batches, s.derive(&w.key))
+	raw, err := s.within(ctx)
+	if err != nil {
+		return Verdict{}, &Unavailable{Reason: "raw", Err: err}
+	}
+	w.hash(batches, s.derive(&w.key, raw))
 	v := Verdict{Checked: int64(len(w.rows))}
 	if len(w.unkeyed) > 0 {
 		v.Unkeyed = make(map[string]int64, len(w.unkeyed))
@@ -104,11 +113,24 @@ func (s *Screen) Screen(ctx context.Context, batches []Batch) (Verdict, error) {
 	return v, nil
 }
 
+// within is the raw that the records are in.
+func (s *Screen) within(ctx context.Context) (*[32]byte, error) {
+	if raw := s.raw.Load(); raw != nil || s.opt.Raw == nil {
+		return raw, nil
+	}
+	raw, err := s.opt.Raw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.raw.Store(&raw)
+	return &raw, nil
+}
+
 // derive is the subkey of the stream, which changes only where the founding does.
-func (s *Screen) derive(key *[32]byte) *[32]byte {
+func (s *Screen) derive(key, raw *[32]byte) *[32]byte {
 	d := s.hashed.Load()
 	if d == nil || d.key != *key {
-		d = &derived{*key, subkey(key, s.opt.Stream, s.paths)}
+		d = &derived{*key, subkey(key, s.opt.Stream, raw, s.paths)}
 		s.hashed.Store(d)
 	}
 	return &d.sub

@@ -112,6 +112,23 @@ func TestCaseD36StreamsDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
+func TestARawThatBeganAnewDoesNotSeeTheOneBefore(t *testing.T) {
+	claims := &register{}
+	f := func(raw byte, p int32, fail error, want string) {
+		t.Helper()
+		s := screen(t, claims, OnValue)
+		s.opt.Raw = func(context.Context) ([32]byte, error) { return [32]byte{raw}, fail }
+		v, err := s.Screen(t.Context(), []Batch{batch(p, 0, "x")})
+		if got := fmt.Sprint(v.Checked, len(v.Twins)); err == nil && got != want || err != nil && Reason(err) != want {
+			t.Errorf("in raw %d: %s, %v, want %q", raw, got, err, want)
+		}
+	}
+	f(1, 0, errors.New("it does not answer"), "raw")
+	f(1, 0, nil, "1 0")
+	f(2, 1, nil, "1 0")
+	f(2, 2, nil, "1 1")
+}
+
 // babble answers nonsense.
 type babble struct {
 	register
