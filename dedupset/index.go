@@ -16,7 +16,7 @@ import (
 type index struct {
 	buckets []bucket // in mem
 	mem     *region
-	limit   int64 // how many entries it is made for. It holds a quarter more before searches become long
+	limit   int64 // how many entries it is made for; there are slots for two fifths more
 }
 
 // bucket is one cache line.

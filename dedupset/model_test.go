@@ -336,19 +336,19 @@ func (w *world) run(steps int, terms func() Terms, universe uint64, rows int) {
 
 // TestModel holds the table against the model in random lives: small caps and large ones, which the index has to grow for.
 func TestModel(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		w := newWorld(t, seed)
 		small := func() Terms {
 			return Terms{Window: time.Duration(1+w.rand.IntN(8)) * time.Second, Entries: 1000 + w.rand.Int64N(2000)}
 		}
-		w.run(600, small, 8000, 400)
+		w.run(400, small, 8000, 400)
 	}
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		w := newWorld(t, seed)
 		large := func() Terms {
 			return Terms{Window: time.Duration(2+w.rand.IntN(20)) * time.Second, Entries: 1000 + w.rand.Int64N(int64(1)<<(10+w.rand.IntN(9)))}
 		}
-		w.run(400, large, 1<<20, 6000)
+		w.run(200, large, 1<<19, 6000)
 	}
 }
 
@@ -358,7 +358,7 @@ func TestModelWrap(t *testing.T) {
 		w := newWorld(t, uint64(seed))
 		w.start = 1<<32 - before
 		terms := func() Terms { return Terms{Window: 4 * time.Second, Entries: 1000 + w.rand.Int64N(40_000)} }
-		w.run(300, terms, 100_000, 2000)
+		w.run(200, terms, 100_000, 2000)
 	}
 }
 

@@ -118,25 +118,25 @@ func (s *set) touchRow(x *index, content []byte) uint32 {
 
 // find is the row that holds a content, or nil.
 func (s *set) find(content []byte) *[rowSize]byte {
-	if r := s.search(s.index, s.oldest, s.next, content); r != nil || s.old == nil {
+	if r := s.search(s.index, s.oldest, content); r != nil || s.old == nil {
 		return r
 	}
-	return s.search(s.old, max(s.oldest, s.drained), s.split, content)
+	return s.search(s.old, max(s.oldest, s.drained), content)
 }
 
-// search looks for a content in an index, among rows of [from, to).
-func (s *set) search(x *index, from, to uint64, content []byte) *[rowSize]byte {
+// search looks for a content in an index, among rows from a place on.
+func (s *set) search(x *index, from uint64, content []byte) *[rowSize]byte {
 	tag := tagOf(content)
 	for i, n := x.home(content), len(x.buckets); n > 0; i, n = x.after(i), n-1 {
 		b := &x.buckets[i]
 		lo, hi := b.equal(tag)
 		for ; lo != 0; lo &= lo - 1 {
-			if r := s.row(b.rows[bits.TrailingZeros64(lo)>>3], from, to, content); r != nil {
+			if r := s.row(b.rows[bits.TrailingZeros64(lo)>>3], from, content); r != nil {
 				return r
 			}
 		}
 		for ; hi != 0; hi &= hi - 1 {
-			if r := s.row(b.rows[8+bits.TrailingZeros32(hi)>>3], from, to, content); r != nil {
+			if r := s.row(b.rows[8+bits.TrailingZeros32(hi)>>3], from, content); r != nil {
 				return r
 			}
 		}
@@ -147,11 +147,11 @@ func (s *set) search(x *index, from, to uint64, content []byte) *[rowSize]byte {
 	return nil
 }
 
-// row is the row of a number, if it is of [from, to) and has the content. A number stands for the one place that has it and is
+// row is the row of a number, if it is of [from, next) and has the content. A number stands for the one place that has it and is
 // neither before swept nor 2^32 behind it: what an index that is being left still says of earlier rows falls out of the range.
-func (s *set) row(number uint32, from, to uint64, content []byte) *[rowSize]byte {
+func (s *set) row(number uint32, from uint64, content []byte) *[rowSize]byte {
 	at := s.swept + uint64(number-uint32(s.swept))
-	if at < from || at >= to {
+	if at < from || at >= s.next {
 		return nil
 	}
 	r := s.chunks.row(at)

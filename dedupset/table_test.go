@@ -92,6 +92,28 @@ func TestRetriesMakeNoClaimYounger(t *testing.T) {
 	s.want("a", 0, 1, 2) // and a 256th of it later no more
 }
 
+// TestClaimsOfOneTimeExpireTogether: those of a 256th of the window, its end not included.
+func TestClaimsOfOneTimeExpireTogether(t *testing.T) {
+	s := &script{T: t}
+	s.declare("a", 256*time.Second, 1000)
+	for i, at := range []time.Duration{0, time.Second - 1, time.Second, 2*time.Second - 1, 2 * time.Second} {
+		s.now = at
+		s.want("a", i, 1, 1)
+	}
+	f := func(at time.Duration, known int64) {
+		t.Helper()
+		s.table.Expire(at)
+		if got := s.table.Stats(at)[0].Entries; got != known {
+			t.Errorf("at %v %d are known", at, got)
+		}
+	}
+	f(257*time.Second-1, 5)
+	f(257*time.Second, 3)
+	f(258*time.Second-1, 3)
+	f(258*time.Second, 1)
+	f(259*time.Second, 0)
+}
+
 func TestStreamsNeverSeeEachOther(t *testing.T) {
 	s := &script{T: t}
 	s.declare("a", time.Minute, 1000)
@@ -311,6 +333,27 @@ func TestTheIndexFollows(t *testing.T) {
 	s.want("a", 2_000_000, 10_000, 2)
 }
 
+// TestDeclaredAnewWhileMoving: a small cap and a large one again, while rows move, leave nothing that does not fit.
+func TestDeclaredAnewWhileMoving(t *testing.T) {
+	s := &script{T: t}
+	s.declare("a", time.Minute, 10_000_000)
+	set, at := s.table.sets[0], 0
+	for ; set.old == nil || set.split-set.drained < 500_000; at += 10_000 {
+		s.want("a", at, 10_000, 1)
+	}
+	s.declare("a", time.Minute, 1000)
+	s.declare("a", time.Minute, 10_000_000)
+	for range 50 {
+		s.want("a", at, 10_000, 1)
+		at += 10_000
+		if fill := set.fill(); fill > set.index.limit+set.index.limit/4+group {
+			t.Fatalf("%d rows in an index for %d", fill, set.index.limit)
+		}
+	}
+	s.want("a", at-500_000-1000, 3, 2, 0, 1, 2)
+	s.want("a", at-500_000-1001, 1, 2)
+}
+
 // TestTidyEndsByItself: what has expired is given up though nobody claims any more.
 func TestTidyEndsByItself(t *testing.T) {
 	s := &script{T: t}
@@ -367,6 +410,7 @@ func TestPinnedChunksAreLeftAlone(t *testing.T) {
 	s := &script{T: t}
 	s.declare("a", time.Hour, 150_000)
 	var all sync.WaitGroup
+	var held []func()
 	recycled := false
 	for at := 0; at < 2_000_000; at += 10_000 {
 		s.want("a", at, 10_000, 1)
@@ -374,9 +418,13 @@ func TestPinnedChunksAreLeftAlone(t *testing.T) {
 		if at%250_000 != 0 {
 			continue
 		}
+		if len(held) == 2 { // all that it has to write has gone meanwhile
+			all.Go(held[0])
+			held = held[1:]
+		}
 		want := section(t, &s.table)
 		write := s.table.Snapshot()
-		all.Go(func() {
+		held = append(held, func() {
 			var out bytes.Buffer
 			if err := write(iotestWriter{&out}); err != nil || !bytes.Equal(out.Bytes(), want) {
 				t.Errorf("the snapshot at %d has changed: %v", at, err)
