@@ -45,20 +45,22 @@ func measureSet(ctx context.Context, b *bench) error {
 	return ctx.Err()
 }
 
-// cost is what a call has taken: by the clock, which also runs while others have the processor, and of the processor's time, the system's part
+// spent is what a call has taken: by the clock, which also runs while others have the processor, and of the processor's time, the system's part
 // included.
-type cost struct{ clock, processor time.Duration }
+type spent struct{ clock, processor time.Duration }
 
-func (c cost) most(d cost) cost { return cost{max(c.clock, d.clock), max(c.processor, d.processor)} }
+func (c spent) most(d spent) spent {
+	return spent{max(c.clock, d.clock), max(c.processor, d.processor)}
+}
 
 // timed calls f. Only what runs on this thread counts.
-func timed(f func()) cost {
+func timed(f func()) spent {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	at, used := time.Now(), processor()
 	f()
 	used = processor() - used
-	return cost{time.Since(at), used}
+	return spent{time.Since(at), used}
 }
 
 func processor() time.Duration {
@@ -70,7 +72,7 @@ func processor() time.Duration {
 // setFigures are what one set has shown.
 type setFigures struct {
 	rate, bytes                            float64
-	growth, steady, expiry, beside         cost    // the longest Apply
+	growth, steady, expiry, beside         spent   // the longest Apply
 	pin, snapshot, restore, plain, persist float64 // ms; MB/s; s; MB/s; ratio
 }
 
@@ -78,16 +80,16 @@ func reportSets(r *report, name string, all []setFigures) {
 	of := func(f func(*setFigures) float64) []float64 {
 		return each(func(i int) float64 { return f(&all[i]) }, len(all))
 	}
-	pause := func(what string, f func(*setFigures) cost) {
+	pause := func(what string, f func(*setFigures) spent) {
 		r.add(name+", longest Apply "+what, "ms", of(func(s *setFigures) float64 { return ms(f(s).processor) }), aim{AtMost: 10})
 		r.add(name+", the same by the clock", "ms", of(func(s *setFigures) float64 { return ms(f(s).clock) }))
 	}
 	r.add(name+", test-and-inserts", "a core-second", of(func(s *setFigures) float64 { return s.rate }), aim{AtLeast: 5_000_000})
 	r.add(name+", memory of an entry", "bytes", of(func(s *setFigures) float64 { return s.bytes }), aim{AtMost: 33})
-	pause("while it fills", func(s *setFigures) cost { return s.growth })
-	pause("while it is full", func(s *setFigures) cost { return s.steady })
-	pause("while all expires", func(s *setFigures) cost { return s.expiry })
-	pause("beside a snapshot", func(s *setFigures) cost { return s.beside })
+	pause("while it fills", func(s *setFigures) spent { return s.growth })
+	pause("while it is full", func(s *setFigures) spent { return s.steady })
+	pause("while all expires", func(s *setFigures) spent { return s.expiry })
+	pause("beside a snapshot", func(s *setFigures) spent { return s.beside })
 	r.add(name+", beginning a snapshot", "ms", of(func(s *setFigures) float64 { return s.pin }))
 	r.add(name+", plain write and sync of as many bytes", "MB/s", of(func(s *setFigures) float64 { return s.plain }))
 	r.add(name+", snapshot of the tables to the disk", "MB/s", of(func(s *setFigures) float64 { return s.snapshot }))
@@ -110,7 +112,7 @@ func newWorkbench(entries int64) (*workbench, error) {
 }
 
 // apply carries out one command, and returns how long that took.
-func (w *workbench) apply(cmd []byte) (reply []byte, took cost, err error) {
+func (w *workbench) apply(cmd []byte) (reply []byte, took spent, err error) {
 	data, err := fsm.Entry(fsm.RouteDedup, w.now, cmd)
 	if err != nil {
 		return nil, took, err
@@ -129,7 +131,7 @@ func (w *workbench) apply(cmd []byte) (reply []byte, took cost, err error) {
 }
 
 // claims claims new contents so many times, a millisecond of cluster time after each other, and returns the longest.
-func (w *workbench) claims(times int) (longest cost, err error) {
+func (w *workbench) claims(times int) (longest spent, err error) {
 	for range times {
 		fillRows(w.rows)
 		cmd, err := dedupset.Claim(claimStream, [8]byte{}, w.rows)
@@ -181,7 +183,7 @@ func measureOneSet(b *bench, entries int64) (s setFigures, err error) {
 }
 
 // setRate is what the bare table does in a second of a processor when it is full, and the longest Apply.
-func setRate(entries int64) (rate float64, longest cost, err error) {
+func setRate(entries int64) (rate float64, longest spent, err error) {
 	var t dedupset.Table
 	t.Apply(0, dedupset.Declare(claimStream, [8]byte{}, setWindow, entries))
 	rows := make([][24]byte, dedupset.MaxRows(claimStream))
