@@ -173,6 +173,9 @@ func (w *twins) verify() {
 	for i, t := range w.tables {
 		w.inSink(i, t, end, died)
 	}
+	if w.dropped < end/4 {
+		w.Errorf("only %d records were dropped of %d contents", w.dropped, end)
+	}
 	w.Logf("%d contents, %d records dropped, %d passed unscreened, %d were never asked about", end, w.dropped, w.uncertain, died)
 }
 
