@@ -63,6 +63,10 @@ def batches(path, torn):
     import fastavro
     with open(path, "rb") as f:
         blocks = fastavro.block_reader(f)
+        meta, sync = blocks._header["meta"], blocks._header["sync"]
+        seal = b"".join(k.encode() + b"\0" + v + b"\0" for k, v in sorted(meta.items()) if k != "twgd.crc32c") + sync
+        if meta["twgd.crc32c"] != b"%08x" % crc32c(seal) or not os.path.basename(path).startswith("%020d" % int(meta["twgd.first"])):
+            raise ValueError(path + ": the header is not as it was written")
         fields = blocks.writer_schema["fields"]
         assert fields[-1]["name"] == "crc32c", fields
         sealed = fastavro.parse_schema({"type": "record", "name": "Sealed", "fields": fields[:-1]})
