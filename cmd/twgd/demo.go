@@ -31,9 +31,10 @@ func demoCommand() *cobra.Command {
 	f.IntVar(&d.seconds, "seconds", 0, "end by itself after so long; 0: at Ctrl-C")
 	f.StringVar(&d.dir, "dir", "", "keep what is written in this directory, which must be new; default: a temporary one, removed at the end")
 	f.IntVar(&d.rate, "rate", 1000, "records a second")
+	f.IntVar(&d.repeat, "repeat", 0, "percent of the records that are sent twice; the node then runs as a cluster of one, and drops repetitions")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if d.seconds < 0 || d.rate < 1 || d.rate > 100_000 {
-			return fail(exitUsage, fmt.Errorf("--seconds is not below 0, and --rate between 1 and 100000"))
+		if d.seconds < 0 || d.rate < 1 || d.rate > 100_000 || d.repeat < 0 || d.repeat > 100 {
+			return fail(exitUsage, fmt.Errorf("--seconds is not below 0, --rate between 1 and 100000, and --repeat between 0 and 100"))
 		}
 		d.out = cmd.ErrOrStderr()
 		if !asJSON(cmd) {
@@ -46,13 +47,14 @@ func demoCommand() *cobra.Command {
 
 // demo is a broker, a generator and a node in one process.
 type demo struct {
-	seconds, rate int
-	dir           string
-	out           io.Writer // what is told on the way
-	broker        *kfake.Cluster
-	orders        *orders
-	cfg           *config.Config
-	node          *node
+	seconds, rate, repeat int
+
+	dir    string
+	out    io.Writer // what is told on the way
+	broker *kfake.Cluster
+	orders *orders
+	cfg    *config.Config
+	node   *node
 }
 
 func (d *demo) run(cmd *cobra.Command) (err error) {
@@ -109,6 +111,9 @@ streams:
     sinks:
       - {name: lake, parquet: {to: %[4]q, roll: {age: 3s}}}
 `, filepath.Join(d.dir, "node"), d.broker.ListenAddrs()[0], "file://"+filepath.Join(d.dir, "raw"), "file://"+filepath.Join(d.dir, "lake"))
+	if d.repeat > 0 {
+		text += "    contract: {unique: true}\n    dedup: {mode: drop, window: 1m}\ncluster: {name: demo, size: 1}\n"
+	}
 	if err := os.WriteFile(d.file(), []byte(text), 0o644); err != nil {
 		return err
 	}
@@ -132,7 +137,7 @@ func (d *demo) work(cmd *cobra.Command) error {
 	ended := make(chan error, 1)
 	go func() { ended <- d.node.run(running) }()
 	var err error
-	if d.orders, err = newOrders(d.broker.ListenAddrs()[0], d.rate); err != nil {
+	if d.orders, err = newOrders(d.broker.ListenAddrs()[0], d.rate, d.repeat); err != nil {
 		return errors.Join(err, stopped(stop, ended))
 	}
 	produced := make(chan error, 1)
@@ -215,6 +220,8 @@ func (d *demo) catchUp() {
 type demoSummary struct {
 	Produced   int64        `json:"produced"`
 	Tombstones int64        `json:"tombstones"`
+	Repeated   int64        `json:"repeated"` // of those produced
+	Dropped    int64        `json:"dropped"`  // repetitions that are not in Parquet
 	Raw        int64        `json:"raw"`
 	Rows       int64        `json:"parquet_rows"`
 	Files      int          `json:"parquet_files"`
@@ -229,6 +236,7 @@ func (d *demo) conclude(cmd *cobra.Command) error {
 		return err
 	}
 	sum := demoSummary{Produced: d.orders.produced.Load(), Tombstones: d.orders.forgotten.Load(), Audit: report, Directory: d.dir}
+	sum.Repeated = d.orders.repeated.Load()
 	for _, p := range report.Partitions {
 		if p.Raw != nil {
 			sum.Raw += p.Raw.Records
@@ -237,6 +245,7 @@ func (d *demo) conclude(cmd *cobra.Command) error {
 			if k.Rows != nil {
 				sum.Rows += k.Rows.Rows
 			}
+			sum.Dropped += k.LeftOut[reasonDuplicate]
 		}
 	}
 	if sum.Files, err = parquetFiles(filepath.Join(d.dir, "lake")); err != nil {
@@ -252,8 +261,11 @@ func (d *demo) conclude(cmd *cobra.Command) error {
 }
 
 func (s demoSummary) text(to io.Writer) error {
-	fmt.Fprintf(to, "\nproduced  %d records, %d of them tombstones\nraw       %d records\nParquet   %d rows in %d files\n\n",
-		s.Produced, s.Tombstones, s.Raw, s.Rows, s.Files)
+	fmt.Fprintf(to, "\nproduced  %d records, %d of them tombstones\n", s.Produced, s.Tombstones)
+	if s.Repeated > 0 {
+		fmt.Fprintf(to, "repeated  %d of them, %d dropped\n", s.Repeated, s.Dropped)
+	}
+	fmt.Fprintf(to, "raw       %d records\nParquet   %d rows in %d files\n\n", s.Raw, s.Rows, s.Files)
 	return s.Audit.WriteText(to)
 }
 

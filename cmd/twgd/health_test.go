@@ -189,3 +189,11 @@ func TestDemo(t *testing.T) {
 	l.wants(exitDone, []string{"accounted for"}, "audit", "-c", filepath.Join(dir, "twgd.yaml"), "--rows")
 	l.wants(exitRefused, []string{"is not empty"}, "demo", "--seconds", "1", "--dir", dir)
 }
+
+func TestDemoWithRepetitions(t *testing.T) {
+	l := newLab(t)
+	sum := decode[demoSummary](l, exitDone, "demo", "--seconds", "2", "--repeat", "20", "--dir", filepath.Join(l.dir, "demo"))
+	if sum.Repeated < 100 || sum.Dropped > sum.Repeated || sum.Dropped < sum.Repeated/2 || sum.Raw != sum.Produced || sum.Rows != sum.Produced-sum.Dropped {
+		t.Errorf("%+v", fmt.Sprint(sum.Produced, sum.Repeated, sum.Dropped, sum.Raw, sum.Rows))
+	}
+}

@@ -16,11 +16,13 @@ import (
 type orders struct {
 	client    *kgo.Client
 	rate      int // records a second
+	repeat    int // percent of them that are sent a second time, as by a producer that got no answer
 	rand      *rand.Rand
 	next      int
 	open      []int // orders that have not come to an end
 	produced  atomic.Int64
 	forgotten atomic.Int64
+	repeated  atomic.Int64
 	failed    atomic.Pointer[error]
 }
 
@@ -41,12 +43,12 @@ type item struct {
 	Price   float64 `json:"price"`
 }
 
-func newOrders(broker string, rate int) (*orders, error) {
+func newOrders(broker string, rate, repeat int) (*orders, error) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.ClientID("demo-shop"), kgo.DefaultProduceTopic("orders"), kgo.ProducerLinger(5*time.Millisecond))
 	if err != nil {
 		return nil, err
 	}
-	return &orders{client: cl, rate: rate, rand: rand.New(rand.NewPCG(1, 2))}, nil
+	return &orders{client: cl, rate: rate, repeat: repeat, rand: rand.New(rand.NewPCG(1, 2))}, nil
 }
 
 // run produces until ctx ends, then waits for what is on its way.
@@ -68,9 +70,23 @@ func (o *orders) run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		for due += o.rate; due >= steps; due -= steps {
-			o.client.Produce(context.WithoutCancel(ctx), o.record(), o.produceDone)
+			o.send(context.WithoutCancel(ctx))
 		}
 	}
+}
+
+// send produces the next record, and now and then the one before once more.
+func (o *orders) send(ctx context.Context) {
+	r := o.record()
+	o.client.Produce(ctx, r, o.produceDone)
+	if r.Value == nil || o.rand.IntN(100) >= o.repeat {
+		return
+	}
+	o.client.Produce(ctx, &kgo.Record{Key: r.Key, Value: r.Value, Headers: r.Headers}, func(r *kgo.Record, err error) {
+		if o.produceDone(r, err); err == nil {
+			o.repeated.Add(1)
+		}
+	})
 }
 
 func (o *orders) produceDone(r *kgo.Record, err error) {
