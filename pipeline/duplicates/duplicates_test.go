@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -701,6 +702,29 @@ func FuzzParse(f *testing.F) {
 			if err != nil || !reflect.DeepEqual(got[0], e) {
 				t.Fatalf("%+v is read back as %+v, %v", e, got, err)
 			}
+		}
+	})
+}
+
+// An entry whose checksum is right, whatever is in it, is refused or is what a writer could have written.
+func FuzzEntry(f *testing.F) {
+	for _, n := range []Noted{noted(0, 10, 3, 7), noted(5, 6), noted(1<<40, 1<<41, 1<<40)} {
+		b := appendEntry(nil, &n, 2)
+		f.Add(b[:len(b)-len(avrofile.AppendLong(nil, int64(crc32.Checksum(b, castagnoli))))])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		sum := avrofile.AppendLong(slices.Clone(b), int64(crc32.Checksum(b, castagnoli)))
+		got, err := parseBlock(sum, 1, 0)
+		if err != nil {
+			return
+		}
+		n := Noted{Partition: orders, Span: got[0].span, Dropped: got[0].dropped}
+		if err := n.check(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := parseBlock(appendEntry(nil, &n, got[0].total), 1, 0)
+		if err != nil || !reflect.DeepEqual(again, got) {
+			t.Fatalf("%+v is read back as %+v, %v", got, again, err)
 		}
 	})
 }
