@@ -20,6 +20,7 @@ import (
 	"github.com/stream-arrow/twgd/pipeline/content"
 	"github.com/stream-arrow/twgd/pipeline/duplicates"
 	"github.com/stream-arrow/twgd/record"
+	"github.com/stream-arrow/twgd/sources"
 )
 
 // judge takes every record whose offset ends with 1 for a twin, unless a test has it do something else first.
@@ -399,6 +400,11 @@ func TestWhatHoldsNoRecordsKeepsItsPlace(t *testing.T) {
 		if names := h.table.Names(orders); len(names) != 1 || names[0] != (checkpoint.Span{From: 0, To: 10}) {
 			t.Errorf("files of %v: what is offered was not contiguous", names)
 		}
+		h.src.Send(sources.Polled{Batches: []*record.Batch{h.src.Heap.Gap(orders, e, 10, 15)}})
+		h.src.Poll(orders, e, 15, 30)
+		time.Sleep(3 * time.Second)
+		h.lacks(orders, 30, 1, 11, 12, 13, 14, 21)
+		h.covers(orders, 30)
 	})
 }
 

@@ -42,7 +42,11 @@ type twins struct {
 }
 
 func newTwins(s *story) *twins {
-	return &twins{story: s, claims: pipetest.NewClaims(), asked: map[record.ID]bool{}, judged: map[record.ID]bool{}}
+	claims := pipetest.NewClaims()
+	if s.dice.Percent(50) {
+		claims.Window = s.dice.Between(10*time.Second, 3*time.Minute)
+	}
+	return &twins{story: s, claims: claims, asked: map[record.ID]bool{}, judged: map[record.ID]bool{}}
 }
 
 // screening is that of one process.
@@ -173,7 +177,7 @@ func (w *twins) verify() {
 	for i, t := range w.tables {
 		w.inSink(i, t, end, died)
 	}
-	if w.dropped < end/4 {
+	if w.dropped < end/50 {
 		w.Errorf("only %d records were dropped of %d contents", w.dropped, end)
 	}
 	w.Logf("%d contents, %d records dropped, %d passed unscreened, %d were never asked about", end, w.dropped, w.uncertain, died)
