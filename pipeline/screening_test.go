@@ -26,7 +26,6 @@ import (
 type judge struct {
 	mu     sync.Mutex
 	before func(context.Context) error
-	groups []string
 	notes  func(context.Context) error
 	noted  map[record.Partition][]int64
 }
@@ -34,11 +33,6 @@ type judge struct {
 func (j *judge) Screen(ctx context.Context, batches []content.Batch) (content.Verdict, error) {
 	j.mu.Lock()
 	before := j.before
-	var firsts []string
-	for _, b := range batches {
-		firsts = append(firsts, fmt.Sprint(b.Records[0].Offset))
-	}
-	j.groups = append(j.groups, strings.Join(firsts, "+"))
 	j.mu.Unlock()
 	if before != nil {
 		if err := before(ctx); err != nil {
@@ -97,12 +91,6 @@ func (j *judge) of(p record.Partition) []int64 {
 	return slices.Sorted(slices.Values(j.noted[p]))
 }
 
-func (j *judge) asked() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return len(j.groups)
-}
-
 // What a step may do.
 func slow(d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error { return sleep(ctx, d) }
@@ -122,7 +110,7 @@ func screened(t *testing.T, files bool, lo pipeline.LaneOptions, opt pipeline.Op
 	withLane(t, files, lo, opt, func(h *house) { f(h, j) })
 }
 
-// written checks which offsets of [0, next) are missing in the destination.
+// lacks checks which offsets of [0, next) are missing in the destination.
 func (h *house) lacks(p record.Partition, next int64, want ...int64) {
 	h.Helper()
 	synctest.Wait()
@@ -384,8 +372,8 @@ func TestClaimsSlowerThanTheSource(t *testing.T) {
 		if calls := h.src.Calls(); !slices.Equal(calls, []string{"pause"}) {
 			t.Errorf("the source was told %q", calls)
 		}
-		if st := h.status(); st.InFlight > 6000 || st.State != "paused" {
-			t.Errorf("%d bytes are in flight, and it is %s", st.InFlight, st.State)
+		if st := h.status(); st.InFlight > 6000 || st.State != "paused" || !strings.Contains(st.Reason, "screened") {
+			t.Errorf("%d bytes are in flight, and it is %s: %s", st.InFlight, st.State, st.Reason)
 		}
 		time.Sleep(20 * time.Second)
 		h.calls("resume")

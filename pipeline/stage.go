@@ -59,7 +59,7 @@ type twins struct {
 // desk is groups of which one thing is being asked.
 type desk struct {
 	slots int
-	under map[*group]bool
+	under []*group // in the order they were begun
 }
 
 const (
@@ -77,8 +77,7 @@ const (
 )
 
 func newStage(drop bool) *stage {
-	desk := func() desk { return desk{slots: groups, under: map[*group]bool{}} }
-	return &stage{drop: drop, lines: map[record.Partition][]*staged{}, asking: desk(), noting: desk(),
+	return &stage{drop: drop, lines: map[record.Partition][]*staged{}, asking: desk{slots: groups}, noting: desk{slots: groups},
 		counts: DedupStatus{Unavailable: map[string]int64{}, Unkeyed: map[string]int64{}}}
 }
 
@@ -149,13 +148,13 @@ func (s *stage) ask(now time.Time) *group {
 	if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
 		s.waiting = nil
 	}
-	s.asking.under[g] = true
+	s.asking.begin(g)
 	return g
 }
 
 // answered takes what is known of a group, or that nothing is. What has no twins, or is only measured, may leave.
 func (s *stage) answered(g *group, v content.Verdict, err error, now time.Time) {
-	delete(s.asking.under, g)
+	s.asking.end(g)
 	switch {
 	case g.over:
 		return
@@ -213,13 +212,13 @@ func (s *stage) note() *group {
 	}
 	g := s.answers[0]
 	s.answers = slices.Delete(s.answers, 0, 1)
-	s.noting.under[g] = true
+	s.noting.begin(g)
 	return g
 }
 
 // noted takes how it ended. Only what is durable is left out.
 func (s *stage) noted(g *group, err error) {
-	delete(s.noting.under, g)
+	s.noting.end(g)
 	switch {
 	case g.over:
 		return
@@ -276,7 +275,7 @@ func (s *stage) passWaiting(reason string) {
 // end lets everything leave whole, whatever is under way.
 func (s *stage) end() {
 	for _, d := range []desk{s.asking, s.noting} {
-		for g := range d.under {
+		for _, g := range d.under {
 			s.pass(g, unscreenedStopped)
 		}
 	}
@@ -298,7 +297,7 @@ func (s *stage) wake() (at time.Time, ok bool) {
 		}
 	}
 	for _, d := range []desk{s.asking, s.noting} {
-		for g := range d.under {
+		for _, g := range d.under {
 			sooner(g)
 		}
 	}
@@ -308,20 +307,21 @@ func (s *stage) wake() (at time.Time, ok bool) {
 	return at, ok
 }
 
+func (d *desk) begin(g *group) { d.under = append(d.under, g) }
+
+func (d *desk) end(g *group) {
+	d.under = slices.DeleteFunc(d.under, func(other *group) bool { return other == g })
+}
+
 func (d *desk) full() bool { return len(d.under) >= d.slots }
 
 // stuck reports whether every slot is taken by what should have ended.
 func (d *desk) stuck() bool {
-	for g := range d.under {
-		if !g.over {
-			return false
-		}
-	}
-	return d.full()
+	return d.full() && !slices.ContainsFunc(d.under, func(g *group) bool { return !g.over })
 }
 
 func (d *desk) expire(now time.Time, pass func(*group)) {
-	for g := range d.under {
+	for _, g := range d.under {
 		if !g.over && !now.Before(g.bound) {
 			pass(g)
 		}

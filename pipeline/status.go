@@ -80,6 +80,9 @@ func (c *controller) status(now time.Time) Status {
 		st.State = "stopped"
 	case !c.parked.empty():
 		st.State, st.Reason = "paused", "the byte budget is full"
+		if c.stage.holding() > c.budget.Cap/2 {
+			st.Reason += ", mostly of what waits to be screened for duplicates"
+		}
 	case len(c.parts) == 0 && c.opt.Source != nil:
 		st.State = "starting"
 	}

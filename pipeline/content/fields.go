@@ -11,7 +11,7 @@ const (
 	EmptyValue   = "empty_value"   // it has no bytes
 	NotJSON      = "not_json"      // it is no JSON text by RFC 8259
 	DuplicateKey = "duplicate_key" // a name on the way to a declared field stands there twice
-	FieldType    = "field_type"    // a declared field is an object, an array, or a number with an exponent beyond 64 bits
+	FieldType    = "field_type"    // a declared field is an object, an array, or a number with an exponent beyond ±2^62
 	MissingField = "missing_field" // a declared field is not there, or null
 )
 

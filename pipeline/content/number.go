@@ -8,7 +8,7 @@ import (
 
 // appendNumber appends the one spelling of a JSON number's value: its digits without leading and trailing zeros, "e", and the power of ten
 // that they are multiplied by; nothing but "0e0" for zero, whatever its sign. It is exact: no digit is rounded away. text is a number by
-// RFC 8259. It reports false for an exponent beyond what 64 bits hold, which is the only number that has no spelling here.
+// RFC 8259. It reports false for an exponent beyond ±2^62; no other number is without a spelling.
 func appendNumber(dst, text []byte) ([]byte, bool) {
 	mantissa, exponent := text, []byte(nil)
 	if i := bytes.IndexAny(text, "eE"); i >= 0 {

@@ -212,24 +212,6 @@ func TestVectors(t *testing.T) {
 	f("orders", `{"pay":{"ok":true,"sum":125e-1},"id":"\u0061-1"}`, []string{"id", "pay.sum", "pay.ok"}, "f534e9a64406e16f6edba4dfc602cc1e")
 }
 
-func TestSteadyStateAllocatesNothing(t *testing.T) {
-	f := func(s *Screen, b Batch) {
-		t.Helper()
-		batches := []Batch{b}
-		if n := testing.AllocsPerRun(100, func() {
-			if _, err := s.Screen(context.Background(), batches); err != nil {
-				t.Fatal(err)
-			}
-		}); n > 0 {
-			t.Errorf("%v allocations a call", n)
-		}
-	}
-	value := `{"id":"a\u002d1","at":1700000000000,"pay":{"sum":12.50,"ok":true},"note":["x",{"y":null}]}`
-	many := batch(0, 0, slices.Repeat([]string{value}, 100)...)
-	f(screen(t, silent{}, OnValue), many)
-	f(screen(t, silent{}, OnFields, "id", "pay.sum", "pay.ok"), many)
-}
-
 // silent holds nothing.
 type silent struct{}
 

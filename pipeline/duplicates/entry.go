@@ -31,7 +31,9 @@ func appendEntry(b []byte, n *Noted, total int64) []byte {
 	b = avrofile.AppendLong(b, n.Span.From)
 	b = avrofile.AppendLong(b, n.Span.To)
 	b = avrofile.AppendLong(b, total)
-	b = avrofile.AppendLong(b, int64(len(n.Dropped)))
+	if len(n.Dropped) > 0 { // a run of none would be the end of the array
+		b = avrofile.AppendLong(b, int64(len(n.Dropped)))
+	}
 	for i := range n.Dropped {
 		d := &n.Dropped[i]
 		b = avrofile.AppendLong(b, d.Offset)

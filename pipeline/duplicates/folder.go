@@ -32,6 +32,7 @@ func newFolder(bucket store.Bucket, stream string, p record.Partition) folder {
 type object struct {
 	first int64
 	key   string
+	size  int64
 }
 
 // sameName bounds how many of one first offset there may be.
@@ -76,7 +77,7 @@ func (f folder) names(ctx context.Context, from, to int64, each func(object) err
 			if !ok {
 				continue
 			}
-			if err := each(object{first, e.Key}); err != nil {
+			if err := each(object{first, e.Key, e.Size}); err != nil {
 				return err
 			}
 		}
@@ -182,43 +183,6 @@ func readBlock(h *avrofile.Header, r *bytes.Reader, at, size, first int64) (avro
 	}
 	entries, err := parseBlock(b, f.Count, first)
 	return f, entries, err
-}
-
-// Late notes: groups of batches are noted as they are screened, several at once, so that what was written last need not have the
-// greatest name. It is among the last few.
-const (
-	lateNames   = 8
-	lateOffsets = 1 << 17
-)
-
-// totals are the running counts of the folder's partitions, which is one but for topics whose ids begin alike. Beside damage the counts
-// are those of what can be read.
-func (f folder) totals(ctx context.Context) (map[record.Partition]int64, error) {
-	last, found, err := f.log().Last(ctx, 0)
-	if err != nil || !found {
-		return nil, err
-	}
-	var names []object
-	err = f.names(ctx, max(0, last-lateOffsets), maxOffset, func(o object) error {
-		names = append(names[max(0, len(names)-lateNames+1):], o)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := map[record.Partition]int64{}
-	var faults error
-	for _, o := range names {
-		c, err := f.read(ctx, o)
-		if err != nil && !damaged(err) {
-			return nil, err
-		}
-		faults = errors.Join(faults, err)
-		for i := range c.entries {
-			out[c.partition] = max(out[c.partition], c.entries[i].total)
-		}
-	}
-	return out, faults
 }
 
 const maxOffset = 1<<63 - 1

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/record"
@@ -14,15 +16,20 @@ import (
 )
 
 // Reader reads the notes of a stream. It keeps none of them: each call lists the names in the span that it is asked for and reads what
-// overlaps it, so that it sees what neighbours have written meanwhile and takes no more memory as the history grows. It is safe for
-// concurrent use.
+// overlaps it, so that it sees what neighbours have written meanwhile and takes no more memory as the history grows. All that it
+// remembers is how far it has counted. It is safe for concurrent use.
 type Reader struct {
 	bucket store.Bucket
 	stream string
+
+	mu      sync.Mutex
+	tallies map[string]tally // by folder
 }
 
 // NewReader does no I/O.
-func NewReader(bucket store.Bucket, stream string) *Reader { return &Reader{bucket, stream} }
+func NewReader(bucket store.Bucket, stream string) *Reader {
+	return &Reader{bucket: bucket, stream: stream, tallies: map[string]tally{}}
+}
 
 // Within lists what was dropped of p in a span, ascending, each once. One offset stands there twice only where notes name two records
 // for it, or two that stand for one. Beside an error for which errors.Is finds avrofile.ErrDamaged it lists what can be read: each of
@@ -152,7 +159,7 @@ func (w *walk) flush() {
 }
 
 // Totals is how many records were dropped of each partition, as the last writers have counted: what was noted without its being known
-// may be missing. It reads the last few names of each partition. Beside an error for which errors.Is finds avrofile.ErrDamaged it
+// may be missing. It lists each partition once and reads those of its last few names that are new since the last call. Beside an error for which errors.Is finds avrofile.ErrDamaged it
 // counts what can be read.
 func (r *Reader) Totals(ctx context.Context) (map[record.Partition]int64, error) {
 	topics, err := r.bucket.Dirs(ctx, root(r.stream))
@@ -167,15 +174,25 @@ func (r *Reader) Totals(ctx context.Context) (map[record.Partition]int64, error)
 			return nil, fmt.Errorf("listing notes of duplicates: %w", err)
 		}
 		for _, n := range partitions {
-			totals, err := folder{r.bucket, r.stream, root(r.stream) + t + "/" + n}.totals(ctx)
+			counts, err := r.count(ctx, folder{r.bucket, r.stream, root(r.stream) + t + "/" + n})
 			if err != nil && !damaged(err) {
 				return nil, err
 			}
 			faults = errors.Join(faults, err)
-			for p, total := range totals {
-				out[p] = max(out[p], total)
-			}
+			maps.Copy(out, counts)
 		}
 	}
 	return out, faults
+}
+
+// count goes on from what was counted of a folder before.
+func (r *Reader) count(ctx context.Context, f folder) (map[record.Partition]int64, error) {
+	r.mu.Lock()
+	was := r.tallies[f.dir]
+	r.mu.Unlock()
+	t, err := f.count(ctx, was)
+	r.mu.Lock()
+	r.tallies[f.dir] = t
+	r.mu.Unlock()
+	return t.counts, err
 }

@@ -172,14 +172,14 @@ func (pt *part) learn(ctx context.Context) error {
 	if pt.known {
 		return nil
 	}
-	totals, err := pt.folder.totals(ctx)
+	t, err := pt.folder.count(ctx, tally{})
 	if err != nil && !damaged(err) {
 		return err
 	}
 	if err != nil {
 		pt.w.opt.Log.Warn("the notes of duplicates are damaged, their count is too low from here on", "partition", pt.p.String(), "error", err)
 	}
-	pt.total, pt.known = totals[pt.p], true
+	pt.total, pt.known = t.counts[pt.p], true
 	return nil
 }
 

@@ -65,7 +65,7 @@ func newBench(ctx context.Context, o options) (_ *bench, err error) {
 
 // wantsStreams says whether a section is to be run that moves records.
 func (b *bench) wantsStreams() bool {
-	return slices.ContainsFunc(sections[:len(sections)-len(clusterSections)], func(s section) bool { return b.wants(s.name) })
+	return slices.ContainsFunc(sections[:len(sections)-len(clusterSections)-len(dedupSections)], func(s section) bool { return b.wants(s.name) })
 }
 
 // fill makes the topics.

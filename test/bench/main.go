@@ -2,7 +2,8 @@
 // batch sizes and compression: a bare client that discards, the segment from memory, a Parquet file from memory, a bare COPY.
 // Each figure is taken several times, twgd and the parts in turn, and given as a median with its spread, so that a busy machine shows.
 //
-// Of the cluster it measures commits beside bare commits and syncs, the gap that a leader's end leaves, and what nodes at rest cost.
+// Of the cluster it measures commits beside bare commits and syncs, the gap that a leader's end leaves, and what nodes at rest cost; of deduplication
+// claims of content beside bare commits of their bytes and beside Redis, and the set itself.
 //
 // It starts the servers it needs (package servers) and ends what it started. docs/benchmarks.md explains the figures.
 package main
@@ -43,8 +44,11 @@ type section struct {
 }
 
 // sections in the order in which they run.
-var sections = append([]section{{"raw", measureRaw}, {"parquet", measureParquet}, {"postgres", measurePostgres}, {"delay", measureDelay}, {"idle", measureIdle}},
-	clusterSections...)
+var sections = slices.Concat([]section{{"raw", measureRaw}, {"parquet", measureParquet}, {"postgres", measurePostgres}, {"delay", measureDelay}, {"idle", measureIdle}},
+	clusterSections, dedupSections)
+
+// dedupSections need no Kafka; they compare with Redis where that can be had.
+var dedupSections = []section{{"dedup", measureDedup}}
 
 // clusterSections need no server. -only cluster stands for all of them.
 var clusterSections = []section{{"commits", measureCommits}, {"gaps", measureGaps}, {"start", measureStart}, {"rest", measureRest}}
@@ -97,7 +101,7 @@ func parseOptions(args []string) (o options, err error) {
 	f.IntVar(&o.seconds, "seconds", 10, "seconds that the delay and the idle node are watched for")
 	f.StringVar(&o.queue, "queue", "", "what a lane may hold, as in the configuration; empty for its default")
 	f.StringVar(&o.profile, "profile", "", "a directory for CPU, mutex and allocation profiles of the cluster's commits")
-	only := f.String("only", "", "sections, separated by commas: "+strings.Join(names(sections), ",")+"; cluster stands for the last four")
+	only := f.String("only", "", "sections, separated by commas: "+strings.Join(names(sections), ",")+"; cluster stands for commits,gaps,start,rest")
 	quick := f.Bool("quick", false, "small and short: shows that the bench works, its figures mean little")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	if err := f.Parse(args); err != nil {
