@@ -195,7 +195,8 @@ func (h *half) survivors(want []harness.Record, most int64, why string, whole bo
 	}
 }
 
-// TestKillClusterDropping is TestKillCluster with a stream that drops, and a producer that repeats itself: raw is exact, and no content is lost.
+// TestKillClusterDropping is TestKillCluster with a stream that drops, and a producer that repeats itself: raw is exact, and no content is lost. A
+// table that comes afterwards, and is filled by all nodes, leaves out exactly what is named.
 func TestKillClusterDropping(t *testing.T) {
 	h := twins(t, "drop")
 	h.producer.BeginRetrying(rate, harness.Retries{Every: 20, Within: time.Second,
@@ -206,4 +207,16 @@ func TestKillClusterDropping(t *testing.T) {
 	h.end()
 	h.compareRaw(want)
 	h.survivors(want, int64(len(want)), "only what is lost counts here", true)
+
+	late := suite.Database(t)
+	sink := harness.ToPostgres("late", late)
+	for _, n := range h.nodes {
+		n.Streams[0].Sinks = append(n.Streams[0].Sinks, sink)
+		n.Start()
+	}
+	h.reach(want)
+	h.end()
+	c, rows := suite.Contents(h.topic, want, nil), harness.TableRows(t, late, "orders")
+	c.Present(t, "the table that came later", rows)
+	c.LeftOut(t, "the table that came later", rows, suite.Dropped(t, h.raw, "s", false), false)
 }
