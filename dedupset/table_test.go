@@ -3,16 +3,14 @@ package dedupset
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/iotest"
 	"time"
 )
 
 // script is a table that is told commands.
+
 type script struct {
 	*testing.T
 	table Table
@@ -20,6 +18,7 @@ type script struct {
 }
 
 // distinct are n rows of contents from first on, of the record by.
+
 func distinct(first, n int, by byte) [][rowSize]byte {
 	out := make([][rowSize]byte, n)
 	for i := range out {
@@ -44,6 +43,7 @@ func (s *script) claim(stream string, rows [][rowSize]byte) ([]Held, Code) {
 }
 
 // want claims n contents from first on for a record, and wants the named ones to be held, by the record 1.
+
 func (s *script) want(stream string, first, n int, by byte, rows ...int) {
 	s.Helper()
 	held, code := s.claim(stream, distinct(first, n, by))
@@ -79,6 +79,7 @@ func TestAClaimIsHeldByTheFirst(t *testing.T) {
 }
 
 // TestRetriesMakeNoClaimYounger: it ends with the window of the first time.
+
 func TestRetriesMakeNoClaimYounger(t *testing.T) {
 	s := &script{T: t}
 	s.declare("a", 256*time.Second, 1000)
@@ -93,6 +94,7 @@ func TestRetriesMakeNoClaimYounger(t *testing.T) {
 }
 
 // TestClaimsOfOneTimeExpireTogether: those of a 256th of the window, its end not included.
+
 func TestClaimsOfOneTimeExpireTogether(t *testing.T) {
 	s := &script{T: t}
 	s.declare("a", 256*time.Second, 1000)
@@ -148,6 +150,7 @@ func TestTheCapLetsGoOfTheOldest(t *testing.T) {
 }
 
 // TestWhatTheTableTakes: terms beyond the limits are taken as the nearest that are allowed; commands that make no sense are answered.
+
 func TestWhatTheTableTakes(t *testing.T) {
 	f := func(window time.Duration, entries int64, want Terms) {
 		t.Helper()
@@ -185,6 +188,7 @@ func TestWhatTheTableTakes(t *testing.T) {
 }
 
 // TestClaimsFitIntoAnEntry: the greatest claim has the greatest command, less than a row.
+
 func TestClaimsFitIntoAnEntry(t *testing.T) {
 	for _, stream := range []string{"a", strings.Repeat("a", MaxStream)} {
 		rows := make([][rowSize]byte, MaxRows(stream)+1)
@@ -220,6 +224,7 @@ func TestRepliesAreRead(t *testing.T) {
 }
 
 // TestAKeyEmptiesTheSet: what was hashed under another key means nothing.
+
 func TestAKeyEmptiesTheSet(t *testing.T) {
 	s := &script{T: t}
 	s.declare("a", time.Minute, 1000)
@@ -234,6 +239,7 @@ func TestAKeyEmptiesTheSet(t *testing.T) {
 }
 
 // TestSetsThatNobodyUsesGo: after an hour without a claim, or a window, once they are empty.
+
 func TestSetsThatNobodyUsesGo(t *testing.T) {
 	f := func(window, claimed time.Duration, want time.Duration) {
 		t.Helper()
@@ -270,6 +276,7 @@ func TestSetsThatNobodyUsesGo(t *testing.T) {
 }
 
 // TestManyWindowsShareMarks: a window that is made longer again and again keeps the marks of shorter ones, but not more than there may be.
+
 func TestManyWindowsShareMarks(t *testing.T) {
 	s := &script{T: t}
 	s.declare("a", MinWindow, 10_000)
@@ -298,88 +305,13 @@ func TestManyWindowsShareMarks(t *testing.T) {
 }
 
 // TestTheIndexFollows: it grows in steps up to its cap while claims go on, and a set whose claims have all expired is small again.
-func TestTheIndexFollows(t *testing.T) {
-	s := &script{T: t}
-	s.declare("a", time.Minute, 1_000_000)
-	set, moved := s.table.sets[0], 0
-	for at := 0; at < 1_200_000; at += 10_000 {
-		s.want("a", at, 10_000, 1)
-		if set.old != nil {
-			moved++
-			s.want("a", at, 2, 2, 0, 1)
-			s.want("a", at/2, 2, 2, 0, 1)
-		}
-	}
-	if moved < 3 || set.index.limit != 1_000_000 || set.known() != 1_000_000 {
-		t.Errorf("moved in %d claims, to an index for %d; %d are known", moved, set.index.limit, set.known())
-	}
-	if got, most := set.bytes(), Memory(1_000_000)+2*chunkRows*rowSize; got > most {
-		t.Errorf("it takes %d bytes, at most %d", got, most)
-	}
-	s.declare("a", time.Minute, 100_000)
-	s.want("a", 1_100_000, 1, 2, 0)
-	s.want("a", 1_099_999, 1, 2)
-	for at := 2_000_000; set.index.limit > 100_000 || set.old != nil; at += 10_000 {
-		if at > 3_000_000 {
-			t.Fatalf("the index stays at %d", set.index.limit)
-		}
-		s.want("a", at, 10_000, 1)
-	}
-	s.now = 2 * time.Minute
-	s.table.Expire(s.now)
-	if set.index.limit != firstLimit || set.fill() != 0 {
-		t.Errorf("an index for %d, %d rows", set.index.limit, set.fill())
-	}
-	s.want("a", 2_000_000, 10_000, 2)
-}
 
 // TestDeclaredAnewWhileMoving: a small cap and a large one again, while rows move, leave nothing that does not fit.
-func TestDeclaredAnewWhileMoving(t *testing.T) {
-	s := &script{T: t}
-	s.declare("a", time.Minute, 10_000_000)
-	set, at := s.table.sets[0], 0
-	for ; set.old == nil || set.split-set.drained < 500_000; at += 10_000 {
-		s.want("a", at, 10_000, 1)
-	}
-	s.declare("a", time.Minute, 1000)
-	s.declare("a", time.Minute, 10_000_000)
-	for range 50 {
-		s.want("a", at, 10_000, 1)
-		at += 10_000
-		if fill := set.fill(); fill > set.index.limit+set.index.limit/4+group {
-			t.Fatalf("%d rows in an index for %d", fill, set.index.limit)
-		}
-	}
-	s.want("a", at-500_000-1000, 3, 2, 0, 1, 2)
-	s.want("a", at-500_000-1001, 1, 2)
-}
 
 // TestTidyEndsByItself: what has expired is given up though nobody claims any more.
-func TestTidyEndsByItself(t *testing.T) {
-	s := &script{T: t}
-	s.declare("a", time.Minute, 200_000)
-	s.want("a", 0, 10_000, 1)
-	for at := 10_000; at < 200_000; at += 10_000 {
-		s.want("a", at, 10_000, 1)
-	}
-	s.now = 30 * time.Second
-	s.want("a", 200_000, 1000, 1)
-	ticks := 0
-	for s.now = 61 * time.Second; ; s.now += time.Second {
-		if at, ok := s.table.Next(); !ok || at > s.now {
-			break
-		}
-		s.table.Expire(s.now)
-		if ticks++; ticks > 20 {
-			t.Fatalf("%d rows are left", s.table.sets[0].fill())
-		}
-	}
-	if set := s.table.sets[0]; set.fill() != 1000 || set.old != nil || ticks < 3 {
-		t.Errorf("%d rows after %d ticks", set.fill(), ticks)
-	}
-}
 
 // TestApplyOfASetTakesNoHeap: but for a chunk and a mark now and then.
+
 func TestApplyOfASetTakesNoHeap(t *testing.T) {
 	s := newSet("a", [8]byte{}, Terms{time.Minute, 2000}, 0)
 	var buf []byte
@@ -404,124 +336,12 @@ func TestApplyOfASetTakesNoHeap(t *testing.T) {
 }
 
 // TestPinnedChunksAreLeftAlone writes snapshots beside claims that recycle chunks, in memory that the race detector sees.
-func TestPinnedChunksAreLeftAlone(t *testing.T) {
-	heapOnly = true
-	defer func() { heapOnly = false }()
-	s := &script{T: t}
-	s.declare("a", time.Hour, 150_000)
-	var all sync.WaitGroup
-	var held []func()
-	recycled := false
-	for at := 0; at < 2_000_000; at += 10_000 {
-		s.want("a", at, 10_000, 1)
-		recycled = recycled || len(s.table.sets[0].chunks.spares) > 0
-		if at%250_000 != 0 {
-			continue
-		}
-		if len(held) == 2 { // all that it has to write has gone meanwhile
-			all.Go(held[0])
-			held = held[1:]
-		}
-		want := section(t, &s.table)
-		write := s.table.Snapshot()
-		held = append(held, func() {
-			var out bytes.Buffer
-			if err := write(iotestWriter{&out}); err != nil || !bytes.Equal(out.Bytes(), want) {
-				t.Errorf("the snapshot at %d has changed: %v", at, err)
-			}
-			if write(io.Discard) == nil {
-				t.Error("a snapshot is written twice")
-			}
-		})
-	}
-	all.Wait()
-	if !recycled {
-		t.Error("no chunk came back")
-	}
-}
 
 // iotestWriter takes what it is given in pieces, and lets others run between.
-type iotestWriter struct{ w io.Writer }
-
-func (w iotestWriter) Write(p []byte) (n int, err error) {
-	for len(p) > 0 && err == nil {
-		m, e := w.w.Write(p[:min(len(p), 4<<10)])
-		n, p, err = n+m, p[m:], e
-	}
-	return n, err
-}
 
 // TestASnapshotThatFailsUnpins: its chunks come back to use.
-func TestASnapshotThatFailsUnpins(t *testing.T) {
-	s := &script{T: t}
-	s.declare("a", time.Hour, 1000)
-	s.want("a", 0, 10, 1)
-	if err := s.table.Snapshot()(iotest.TruncateWriter(failing{}, 0)); err != nil {
-		t.Error("nothing was written, and it failed:", err)
-	}
-	if err := s.table.Snapshot()(failing{}); err == nil {
-		t.Error("a writer's error is lost")
-	}
-	if n := s.table.sets[0].chunks.ring[0].pins.Load(); n != 0 {
-		t.Errorf("%d pins", n)
-	}
-}
-
-type failing struct{}
-
-func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // TestSectionsAreValidated changes what a section says: each change is refused, and the table stays as it was.
-func TestSectionsAreValidated(t *testing.T) {
-	table := lived(t)
-	data := section(t, table)
-	f := func(what string, change func(b []byte) []byte) {
-		t.Helper()
-		if err := table.Restore(version, bytes.NewReader(change(bytes.Clone(data)))); err == nil {
-			t.Errorf("%s: restored", what)
-		}
-	}
-	put := func(at int, with ...byte) func([]byte) []byte {
-		return func(b []byte) []byte { copy(b[at:], with); return b }
-	}
-	const head = 2 + 1 + 1 + 8 // up to the numbers of set a
-	number := func(i int, with ...byte) func([]byte) []byte { return put(head+8*i, with...) }
-	marks := head + 9*8
-	rows := marks + 2 + 3*16
-	f("too many sets", put(0, 0xff))
-	f("a set too few", put(0, 0, 3))
-	f("a set too many", put(0, 0, 1))
-	f("no name", put(2, 0))
-	f("the second before the first", put(3, 'c'))
-	f("twice", put(3, 'b'))
-	f("window", number(0, 0xff))
-	f("no window", number(0, 0, 0, 0, 0, 0, 0, 0, 0))
-	f("cap", number(1, 0xff))
-	f("no cap", number(1, 0, 0, 0, 0, 0, 0, 0, 0))
-	f("used", number(2, 0x7f))
-	f("lost", number(3, 0x7f))
-	f("oldest after next", number(7, 0, 0, 0, 0, 0, 0, 0, 99))
-	f("sequence at its end", number(8, 0x80))
-	f("no marks", put(marks, 0, 0))
-	f("too many marks", put(marks, 0xff, 0xff))
-	f("a mark before rows", put(marks+2+15, 1))
-	f("a mark out of order", put(marks+2+16, 0, 0, 0, 0, 0, 0, 0, 0))
-	f("a mark behind rows", put(marks+2+16+16+15, 99))
-	f("a content twice", func(b []byte) []byte { copy(b[rows:], b[rows+rowSize:rows+rowSize+tailAt]); return b })
-	f("more", func(b []byte) []byte { return append(b, 0) })
-	for i := range data {
-		f(fmt.Sprint("cut at ", i), func(b []byte) []byte { return b[:i] })
-	}
-	if err := table.Restore(version+1, bytes.NewReader(data)); err == nil {
-		t.Error("a later version is restored")
-	}
-	if !bytes.Equal(data, section(t, table)) {
-		t.Error("a restore that failed changed something")
-	}
-	if err := table.Restore(version, iotest.OneByteReader(bytes.NewReader(data))); err != nil || !bytes.Equal(data, section(t, table)) {
-		t.Error("byte by byte: ", err)
-	}
-}
 
 func TestStatsAreAnswered(t *testing.T) {
 	table := lived(t)
@@ -535,22 +355,3 @@ func TestStatsAreAnswered(t *testing.T) {
 }
 
 // TestMemory: what validate prints is what a full set takes, and at most 33 bytes a claim where that matters.
-func TestMemory(t *testing.T) {
-	for _, n := range []int64{5_000_000, 50_000_000, MaxEntries} {
-		if got := float64(Memory(n)) / float64(n); got > 33 || got < 31 {
-			t.Errorf("%d claims take %.2f bytes each", n, got)
-		}
-	}
-	s := newSet("a", [8]byte{}, Terms{time.Minute, 300_000}, 0)
-	rows := make([]byte, 0, 500_000*rowSize)
-	for _, r := range distinct(0, 500_000, 1) {
-		rows = append(rows, r[:]...)
-	}
-	s.claim(0, rows, nil)
-	for s.old != nil {
-		s.drain(1)
-	}
-	if got, most := s.bytes(), Memory(300_000)+2*chunkRows*rowSize; got > most || s.index.limit != 300_000 {
-		t.Errorf("a full set takes %d bytes, Memory says %d", got, most)
-	}
-}
