@@ -7,7 +7,6 @@ import "encoding/binary"
 type sifted struct {
 	rows   [][24]byte // the first of each content, in order
 	of     []int32    // row of the call → its content's place in rows
-	first  []int32    // place in rows → the row of the call that stands there
 	copies int        // rows of the call that are not the first of their content
 }
 
