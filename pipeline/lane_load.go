@@ -122,21 +122,12 @@ func (l *Lane) loadFor(o *Offered, now time.Time) (*load, error) {
 // fill takes the rows of a batch, sets aside what this sink does not take, and adds the rest to a load. It is the same for what is
 // offered and for what recovery carries.
 func (l *Lane) fill(to sinks.Load, all *row.Batch) ([]sinks.Reject, error) {
-	rows, oversize := all.Filter(func(r *record.Record) bool { return l.opt.MaxRecord > 0 && payload(r) > l.opt.MaxRecord })
+	rows, oversize := all.Filter(func(r *record.Record) bool { return l.opt.MaxRecord > 0 && r.Payload() > l.opt.MaxRecord })
 	var rejects []sinks.Reject
 	if len(oversize) > 0 {
 		rejects = oversized(all, oversize, l.opt.MaxRecord)
 	}
 	return rejects, to.Add(rows)
-}
-
-// payload is the size of a record as its producer sees it.
-func payload(r *record.Record) int64 {
-	n := len(r.Key) + len(r.Value)
-	for i := range r.Headers {
-		n += len(r.Headers[i].Key) + len(r.Headers[i].Value)
-	}
-	return int64(n)
 }
 
 // preview is how much of a value a reject keeps: raw has the whole.
@@ -147,7 +138,7 @@ func oversized(rows *row.Batch, which []int, limit int64) []sinks.Reject {
 	for _, i := range which {
 		r := rows.Records[i]
 		out = append(out, sinks.Reject{Partition: rows.Partition, Offset: r.Offset, ID: rows.IDs[i], Reason: sinks.ReasonOversize,
-			Detail: sizeDetail(payload(&r), limit), Record: cut(r), Whole: sinks.Whole{Key: len(r.Key), Value: len(r.Value), Headers: len(r.Headers)}})
+			Detail: sizeDetail(r.Payload(), limit), Record: cut(r), Whole: sinks.Whole{Key: len(r.Key), Value: len(r.Value), Headers: len(r.Headers)}})
 	}
 	return out
 }

@@ -86,6 +86,15 @@ func (r *Record) Size() int64 {
 	return int64(n)
 }
 
+// Payload is the size of a record as its producer sees it, in bytes: what a sink's max_record bounds.
+func (r *Record) Payload() int64 {
+	n := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return int64(n)
+}
+
 // Batch is a run of one partition's log: everything that the transport has in [First, Next). Offsets without a record in it
 // hold nothing that a consumer may see: compacted records, markers, aborted transactions. With Gap set it is the opposite,
 // a range whose records are lost, and Records is empty.

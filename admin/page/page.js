@@ -68,7 +68,7 @@ function rejects(stream) {
 function repeated(dedup) {
   const sum = (byReason) => Object.values(byReason || {}).reduce((a, b) => a + b, 0);
   let text = `Repeated records (${dedup.mode}): ${count(dedup.duplicates)} of ${count(dedup.checked)} checked, ${count(dedup.dropped)} dropped; `
-    + `${count(sum(dedup.unavailable))} not checked, ${count(sum(dedup.unkeyed))} without content to compare.`;
+    + `${count(sum(dedup.unavailable))} passed because nobody could tell or note it, ${count(sum(dedup.unkeyed))} without content to compare.`;
   if (dedup.reason) text += ` Nobody is asked at present: ${dedup.reason}.`;
   if (dedup.window_held_s !== null && dedup.window_held_s < dedup.window_s) text += ` Remembered for ${Math.round(dedup.window_held_s)} s only: max_entries is too small.`;
   return element("p", text);

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stream-arrow/twgd/admin"
 	"github.com/stream-arrow/twgd/config"
@@ -12,6 +15,7 @@ import (
 	"github.com/stream-arrow/twgd/pipeline"
 	"github.com/stream-arrow/twgd/pipeline/content"
 	"github.com/stream-arrow/twgd/pipeline/duplicates"
+	"github.com/stream-arrow/twgd/record"
 )
 
 // dedup is how a stream tells repeated records; a nil one does not.
@@ -39,12 +43,33 @@ func (s *stream) openDedup(r *rooms, exclusive bool) (*dedup, error) {
 		s.log.Warn("repeated records are not counted: what was seen is remembered by the cluster, and cluster.size is 0")
 	}
 	var err error
-	if d.screen, err = content.New(content.Options{Stream: s.cfg.Name, On: c.On, Fields: c.Fields, Claims: claims, Raw: r.raw.Identity}); err != nil {
+	if d.screen, err = content.New(content.Options{Stream: s.cfg.Name, On: c.On, Fields: c.Fields, Claims: claims, Raw: r.raw.Identity, Unfit: unfit(s.cfg.Sinks)}); err != nil {
 		return nil, fmt.Errorf("dedup: %w", err)
 	}
 	d.notes = duplicates.NewWriter(duplicates.Options{Bucket: r.bucket, Stream: s.cfg.Name, Node: s.node.cfg.Node.ID, Instance: s.node.random(),
 		Local: exclusive, Log: s.log})
 	return d, nil
+}
+
+// unfit says which records some sink refuses whatever their values are: those that are too large for one, with their keys and headers, and
+// those that no file takes. They claim nothing. A file is written once, so that a twin which was dropped for the sake of such a record would
+// never be in it.
+func unfit(sinks []config.Sink) func(*record.Record) string {
+	largest := int64(math.MaxInt64)
+	for i := range sinks {
+		if most := int64(sinks[i].MaxRecord); most > 0 {
+			largest = min(largest, most)
+		}
+	}
+	return func(r *record.Record) string {
+		if r.Payload() > largest {
+			return content.Oversize
+		}
+		if slices.ContainsFunc(r.Headers, func(h record.Header) bool { return !utf8.ValidString(h.Key) }) {
+			return content.HeaderName
+		}
+		return ""
+	}
 }
 
 // screening is the pipeline's part; nil where nothing is screened.

@@ -2,7 +2,11 @@ package main
 
 import (
 	"os"
+	"strings"
 	"testing"
+
+	"github.com/stream-arrow/twgd/config"
+	"github.com/stream-arrow/twgd/record"
 )
 
 // deduped adds lines to the stream of a configuration.
@@ -62,4 +66,24 @@ func TestValidateSaysWhatRememberingTakes(t *testing.T) {
 	l := newLab(t)
 	file := l.clustered(l.deduped(l.config("one", "", ""), "    dedup: {mode: measure, window: 5m, max_entries: 5000000}\n"))
 	l.wants(exitDone, []string{"5,000,000 contents", "MiB of memory", "16,666 records a second"}, "validate", "-c", file)
+}
+
+func TestWhatASinkRefusesForNoFaultOfItsContentIsUnfit(t *testing.T) {
+	fit := unfit([]config.Sink{{Name: "a", MaxRecord: 1000}, {Name: "b", MaxRecord: 100}})
+	f := func(key, value, header string, want string) {
+		t.Helper()
+		r := record.Record{Key: []byte(key), Value: []byte(value), Headers: []record.Header{{Key: header}}}
+		if got := fit(&r); got != want {
+			t.Errorf("%d, %d and %d bytes: %q, want %q", len(key), len(value), len(header), got, want)
+		}
+	}
+	long := strings.Repeat("x", 60)
+	f("", long, "", "")
+	f(long, long[:40], "", "")
+	f(long, long, "", "oversize")
+	f("", long, long, "oversize")
+	f("", "v", "\xff", "header_name")
+	if got := unfit(nil)(&record.Record{Value: []byte(long)}); got != "" {
+		t.Errorf("without a sink a record is %s", got)
+	}
 }

@@ -102,7 +102,7 @@ func writeDedup(to io.Writer, d *admin.Dedup) {
 	if d.Mode == "drop" {
 		fmt.Fprintf(to, ", %d dropped", d.Dropped)
 	}
-	fmt.Fprintf(to, "; %d not checked, %d without content to compare%s\n", total(d.Unavailable), total(d.Unkeyed), because(d.Reason))
+	fmt.Fprintf(to, "; %d passed because nobody could tell or note it, %d without content to compare%s\n", total(d.Unavailable), total(d.Unkeyed), because(d.Reason))
 	if d.Held != nil && *d.Held < d.Window {
 		fmt.Fprintf(to, "  repeated: contents are remembered for %s instead of %s: max_entries is too small for this rate\n", seconds(*d.Held), seconds(d.Window))
 	}

@@ -13,6 +13,8 @@ const (
 	DuplicateKey = "duplicate_key" // a name on the way to a declared field stands there twice
 	FieldType    = "field_type"    // a declared field is an object, an array, or a number with an exponent beyond ±2^62
 	MissingField = "missing_field" // a declared field is not there, or null
+	Oversize     = "oversize"      // Options.Unfit: it is larger than a sink takes
+	HeaderName   = "header_name"   // Options.Unfit: the name of a header is no UTF-8, which no file takes
 )
 
 // tree is the declared fields as a tree of names. A leaf is a field.

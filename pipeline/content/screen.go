@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/minio/highwayhash"
+
+	"github.com/stream-arrow/twgd/record"
 )
 
 // What a record's content may be.
@@ -22,6 +24,10 @@ type Options struct {
 	On     string   // OnValue or OnFields
 	Fields []string // with OnFields: dotted paths into the value, which is JSON; their order does not matter
 	Claims Claims
+
+	// Unfit says in a word why a record may not stand for others, or nothing: because a sink of the stream refuses it for something that is
+	// not its content. Were its content dropped elsewhere for its sake, that sink would never see it. nil: each may.
+	Unfit func(r *record.Record) (reason string)
 
 	// Raw tells the raw that has the records from every other that a stream of this name ever had. It is asked until it has answered
 	// once; nil: there is no other. A twin is only dropped because raw has the record that stands for it.
@@ -94,7 +100,7 @@ func (s *Screen) Screen(ctx context.Context, batches []Batch) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, &Unavailable{Reason: "raw", Err: err}
 	}
-	w.hash(batches, s.derive(&w.key, raw))
+	w.hash(batches, s.derive(&w.key, raw), s.opt.Unfit)
 	v := Verdict{Checked: int64(len(w.rows))}
 	if len(w.unkeyed) > 0 {
 		v.Unkeyed = make(map[string]int64, len(w.unkeyed))
@@ -137,13 +143,16 @@ func (s *Screen) derive(key, raw *[32]byte) *[32]byte {
 }
 
 // hash makes the rows.
-func (w *work) hash(batches []Batch, sub *[32]byte) {
+func (w *work) hash(batches []Batch, sub *[32]byte, unfit func(*record.Record) string) {
 	w.rows, w.places = w.rows[:0], w.places[:0]
 	clear(w.unkeyed)
 	for b := range batches {
 		records, ids := batches[b].Records, batches[b].IDs
 		for i := range records {
 			content, reason := w.content(records[i].Value)
+			if reason == "" && unfit != nil {
+				reason = unfit(&records[i])
+			}
 			if reason != "" {
 				w.unkeyed[reason]++
 				continue

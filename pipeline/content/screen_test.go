@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -240,4 +241,26 @@ func BenchmarkScreen(b *testing.B) {
 		})
 	}
 	b.Logf("%d bytes a value", len(value))
+}
+
+// What a sink refuses whatever its value is stands for nobody: it claims nothing, and another record of its content is nobody's twin.
+func TestTheUnfitStandForNobody(t *testing.T) {
+	claims := &register{}
+	s, err := New(Options{Stream: "s", On: OnValue, Claims: claims, Unfit: func(r *record.Record) string {
+		if len(r.Headers) > 0 {
+			return Oversize
+		}
+		return ""
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := batch(0, 0, "x", "x", "x", "")
+	b.Records[0].Headers = []record.Header{{Key: "large"}}
+	b.Records[3].Headers = b.Records[0].Headers
+	v, err := s.Screen(t.Context(), []Batch{b})
+	want := Verdict{Checked: 2, Unkeyed: map[string]int64{Oversize: 1, EmptyValue: 1}, Twins: []Twin{{Batch: 0, Record: 2, Stands: b.IDs[1].Tail()}}}
+	if err != nil || !reflect.DeepEqual(v, want) {
+		t.Errorf("%+v %v, want %+v", v, err, want)
+	}
 }
