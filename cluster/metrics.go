@@ -23,7 +23,7 @@ var (
 	descClaims    = desc("dedup_entries", "Claims of content that the set of the stream holds.", "stream")
 	descClaimed   = desc("dedup_bytes", "What the set of the stream takes on a replica: index and rows.", "stream")
 	descReach     = desc("dedup_window_held_seconds", "How far back every claim of the stream is known: its window, or less where the cap has let claims go early.", "stream")
-	descEvicted   = desc("dedup_evicted_total", "Claims of the stream that the cap let go before their window was over.", "stream")
+	descEvicted   = desc("dedup_evicted_total", "Claims of the stream that the cap let go before their window was over, or left no room for.", "stream")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

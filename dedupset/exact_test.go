@@ -109,15 +109,16 @@ func (s *story) play(seed uint64, window time.Duration) {
 	all.Wait()
 }
 
-// check holds the answers against what must never be.
+// check holds the answers against what must never be. Who comes again after the window may be called the twin of who was his: then a third has
+// passed, as one record of every content always has.
 func (s *story) check(window time.Duration) {
 	for r, of := range s.by {
 		if of[r] {
 			s.t.Errorf("record %d is its own twin", r)
 		}
 		for o := range of {
-			if s.by[o][r] && !s.passed[r] && !s.passed[o] {
-				s.t.Errorf("records %d and %d are twins of each other, and none has passed", r, o)
+			if window == time.Hour && s.by[o][r] {
+				s.t.Errorf("records %d and %d are twins of each other", r, o)
 			}
 			if mix(r)%40 != mix(o)%40 {
 				s.t.Errorf("record %d is called a twin of %d, which has another content", r, o)
@@ -141,8 +142,8 @@ func (s *story) check(window time.Duration) {
 	}
 }
 
-// However attempts are lost, answers are lost, commands land late or twice: no record is its own twin, no two are twins of each other, and of
-// every content one record passes. While claims do not expire all its twins have the same holder.
+// However attempts are lost, answers are lost, commands land late or twice: no record is its own twin, and of every content one record passes.
+// While claims do not expire no two are twins of each other, and all twins of a content have the same holder.
 func TestClaimsAreExact(t *testing.T) {
 	for _, window := range []time.Duration{time.Hour, time.Second} {
 		t.Run(fmt.Sprint(window), func(t *testing.T) {

@@ -47,11 +47,22 @@ func (s *set) makeRoom(n int) {
 
 func (s *set) grow(n int64) {
 	fill := s.fill() + n
-	if s.old == nil && s.coming == nil && s.index.limit < s.terms.Entries && fill > s.index.limit/2 {
-		s.coming = newIndex(nextLimit(s.index.limit, s.terms.Entries))
+	if s.old == nil && s.coming == nil {
+		s.order(fill)
 	}
 	if s.old == nil && s.coming != nil && (s.coming.mem.ready.Load() || fill > s.index.limit+s.index.limit/4-group) {
 		s.move()
+	}
+}
+
+// order orders another index where the one that serves will be too small, or is larger than the cap needs.
+func (s *set) order(fill int64) {
+	most := s.terms.Entries
+	switch {
+	case s.index.limit < most && fill > s.index.limit/2:
+		s.coming = newIndex(nextLimit(s.index.limit, most))
+	case s.index.limit > most && s.known() <= most:
+		s.coming = newIndex(most)
 	}
 }
 
@@ -143,13 +154,8 @@ func (s *set) declare(now time.Duration, terms Terms) {
 	s.terms = terms
 	s.marks.shorten(now, terms.Window)
 	s.expire(now)
-	if more := s.known() - terms.Entries; more > 0 {
-		s.evict(now, uint64(more))
-	}
+	s.trim(now)
 	s.coming = nil // it was for another cap
-	if s.index.limit > terms.Entries {
-		s.coming = newIndex(terms.Entries)
-	}
 }
 
 // bytes is the memory that the set takes on this replica.

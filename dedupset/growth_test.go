@@ -10,6 +10,7 @@ func TestTheIndexFollows(t *testing.T) {
 	s.declare("a", time.Minute, 1_000_000)
 	set, moved := s.table.sets[0], 0
 	for at := 0; at < 1_200_000; at += 10_000 {
+		s.now += youth / 50
 		s.want("a", at, 10_000, 1)
 		if set.old != nil {
 			moved++
@@ -23,6 +24,7 @@ func TestTheIndexFollows(t *testing.T) {
 	if got, most := set.bytes(), Memory(1_000_000)+2*chunkRows*rowSize; got > most {
 		t.Errorf("it takes %d bytes, at most %d", got, most)
 	}
+	s.now += 2 * youth
 	s.declare("a", time.Minute, 100_000)
 	s.want("a", 1_100_000, 1, 2, 0)
 	s.want("a", 1_099_999, 1, 2)
@@ -30,9 +32,10 @@ func TestTheIndexFollows(t *testing.T) {
 		if at > 3_000_000 {
 			t.Fatalf("the index stays at %d", set.index.limit)
 		}
+		s.now += youth / 5
 		s.want("a", at, 10_000, 1)
 	}
-	s.now = 2 * time.Minute
+	s.now += 2 * time.Minute
 	s.table.Expire(s.now)
 	if set.index.limit != firstLimit || set.fill() != 0 {
 		t.Errorf("an index for %d, %d rows", set.index.limit, set.fill())
@@ -47,6 +50,7 @@ func TestDeclaredAnewWhileMoving(t *testing.T) {
 	for ; set.old == nil || set.split-set.drained < 500_000; at += 10_000 {
 		s.want("a", at, 10_000, 1)
 	}
+	s.now += 2 * youth
 	s.declare("a", time.Minute, 1000)
 	s.declare("a", time.Minute, 10_000_000)
 	for range 50 {
@@ -58,6 +62,30 @@ func TestDeclaredAnewWhileMoving(t *testing.T) {
 	}
 	s.want("a", at-500_000-1000, 3, 2, 0, 1, 2)
 	s.want("a", at-500_000-1001, 1, 2)
+}
+
+// TestAYoungClaimIsNeverLetGo: neither for others, nor for a smaller cap; once it is older it is.
+func TestAYoungClaimIsNeverLetGo(t *testing.T) {
+	s := &script{T: t}
+	s.declare("a", time.Minute, 2000)
+	s.want("a", 0, 2000, 1)
+	s.now += youth
+	s.want("a", 5000, 1, 2) // not taken: it holds nothing
+	s.want("a", 5000, 1, 3)
+	s.want("a", 0, 2, 9, 0, 1)
+	s.declare("a", time.Minute, 1000)
+	s.want("a", 0, 2, 9, 0, 1)
+	set := s.table.sets[0]
+	if got := s.table.Stats(s.now)[0]; got.Entries != 2000 || got.Evicted != 2 || got.Held != 0 {
+		t.Errorf("%+v", got)
+	}
+	s.now += youthGrain
+	s.want("a", 5000, 1, 1)
+	s.want("a", 5000, 1, 2, 0)
+	if set.known() != 1000 || set.settled != 2000 {
+		t.Errorf("%d are known, and settled to %d", set.known(), set.settled)
+	}
+	s.want("a", 1000, 1, 5)
 }
 
 func TestTidyEndsByItself(t *testing.T) {

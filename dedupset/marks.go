@@ -2,8 +2,8 @@ package dedupset
 
 import "time"
 
-// marks tell the age of rows by their place. They lie a 256th of the window apart, so a claim is known for its window, and at most
-// that much longer.
+// marks tell the age of rows by their place. They lie some width apart: a 256th of the window where they say when claims end, so a claim is
+// known for its window, and at most that much longer.
 type marks []mark
 
 // mark: the rows from first on, up to the next mark's, came before end.
@@ -18,14 +18,14 @@ const (
 )
 
 // note says that the row at place comes at now.
-func (m *marks) note(now time.Duration, place uint64, window time.Duration) {
+func (m *marks) note(now time.Duration, place uint64, width time.Duration) {
 	last := len(*m) - 1
 	switch {
 	case last >= 0 && now < (*m)[last].end:
 	case last == maxMarks-1:
-		(*m)[last].end = now + window/grain
+		(*m)[last].end = now + width
 	default:
-		*m = append(*m, mark{end: now + window/grain, first: place})
+		*m = append(*m, mark{end: now + width, first: place})
 	}
 }
 

@@ -20,7 +20,7 @@ type model struct {
 type modelSet struct {
 	check                    [8]byte
 	terms                    Terms
-	used, lost, end          time.Duration
+	used, lost, end, adult   time.Duration
 	rows                     []modelRow
 	holders                  map[[tailAt]byte][8]byte
 	claimed, twins, evicteds uint64
@@ -28,8 +28,8 @@ type modelSet struct {
 
 // modelRow is known until its end and the window are over.
 type modelRow struct {
-	content [tailAt]byte
-	end     time.Duration
+	content    [tailAt]byte
+	end, adult time.Duration // adult: it came before
 }
 
 func (m *model) move(now time.Duration) {
@@ -50,7 +50,7 @@ func (s *modelSet) letGo() {
 }
 
 func (s *modelSet) evict(now time.Duration) {
-	s.lost = min(now, s.rows[0].end)
+	s.lost = max(s.lost, min(now, s.rows[0].end))
 	s.evicteds++
 	s.letGo()
 }
@@ -78,7 +78,11 @@ func (s *modelSet) redeclare(now time.Duration, terms Terms) {
 	for len(s.rows) > 0 && s.rows[0].end+terms.Window <= now {
 		s.letGo()
 	}
-	for int64(len(s.rows)) > terms.Entries {
+	s.trim(now)
+}
+
+func (s *modelSet) trim(now time.Duration) {
+	for int64(len(s.rows)) > s.terms.Entries && s.rows[0].adult+time.Second <= now {
 		s.evict(now)
 	}
 }
@@ -90,6 +94,7 @@ func (m *model) claim(now time.Duration, stream string, check [8]byte, rows [][r
 		return nil, Undeclared
 	}
 	s.used = m.now
+	s.trim(m.now)
 	for i, row := range rows {
 		s.claimed++
 		content, tail := [tailAt]byte(row[:]), [8]byte(row[tailAt:])
@@ -106,13 +111,21 @@ func (m *model) claim(now time.Duration, stream string, check [8]byte, rows [][r
 }
 
 func (s *modelSet) insert(now time.Duration, content [tailAt]byte, tail [8]byte) {
-	if int64(len(s.rows)) == s.terms.Entries {
+	if int64(len(s.rows)) >= s.terms.Entries {
+		if s.rows[0].adult+time.Second > now {
+			s.evicteds++
+			s.lost = now
+			return
+		}
 		s.evict(now)
+	}
+	if now >= s.adult || s.adult == 0 {
+		s.adult = now + time.Second/8
 	}
 	if len(s.rows) == 0 || now >= s.end {
 		s.end = now + s.terms.Window/256
 	}
-	s.rows = append(s.rows, modelRow{content: content, end: s.end})
+	s.rows = append(s.rows, modelRow{content: content, end: s.end, adult: s.adult})
 	s.holders[content] = tail
 }
 

@@ -54,14 +54,20 @@ func (s *set) appendHead(to []byte) []byte {
 	to = append(to, s.check[:]...)
 	for _, v := range []uint64{
 		uint64(s.terms.Window), uint64(s.terms.Entries), uint64(s.used), uint64(s.lost),
-		s.claimed, s.twins, s.evicted, s.oldest, s.next,
+		s.claimed, s.twins, s.evicted, s.oldest, s.next, s.settled,
 	} {
 		to = binary.BigEndian.AppendUint64(to, v)
 	}
-	to = binary.BigEndian.AppendUint16(to, uint16(len(s.marks)))
-	for _, m := range s.marks {
+	to = appendMarks(to, s.marks, s.oldest)
+	return appendMarks(to, s.young, s.settled)
+}
+
+// appendMarks adds marks of rows from first on: where the first mark began is forgotten as its rows go.
+func appendMarks(to []byte, all marks, first uint64) []byte {
+	to = binary.BigEndian.AppendUint16(to, uint16(len(all)))
+	for _, m := range all {
 		to = binary.BigEndian.AppendUint64(to, uint64(m.end))
-		to = binary.BigEndian.AppendUint64(to, max(m.first, s.oldest)) // where the first mark begins is forgotten as its rows go
+		to = binary.BigEndian.AppendUint64(to, max(m.first, first))
 	}
 	return to
 }
@@ -163,8 +169,11 @@ func readSet(in *bufio.Reader) (*set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.marks, err = readMarks(in, s); err != nil {
+	if s.marks, err = readMarks(in, s.oldest, s.next); err != nil {
 		return nil, fmt.Errorf("the set of %q: %w", s.stream, err)
+	}
+	if s.young, err = readMarks(in, s.settled, s.next); err != nil {
+		return nil, fmt.Errorf("the young rows of the set of %q: %w", s.stream, err)
 	}
 	if err := s.readRows(in); err != nil {
 		return nil, fmt.Errorf("the set of %q: %w", s.stream, err)
@@ -178,14 +187,14 @@ func readHead(in *bufio.Reader) (*set, error) {
 		return nil, err
 	}
 	n := int(b[0])
-	if b, err = take(in, n+8+9*8); err != nil {
+	if b, err = take(in, n+8+10*8); err != nil {
 		return nil, err
 	}
 	u := func(i int) uint64 { return binary.BigEndian.Uint64(b[n+8+8*i:]) }
 	s := &set{
 		stream: string(b[:n]), check: [8]byte(b[n:]),
 		terms: Terms{Window: time.Duration(u(0)), Entries: int64(u(1))}, used: time.Duration(u(2)), lost: time.Duration(u(3)),
-		claimed: u(4), twins: u(5), evicted: u(6), oldest: u(7), next: u(8), swept: u(7),
+		claimed: u(4), twins: u(5), evicted: u(6), oldest: u(7), next: u(8), settled: u(9), swept: u(7),
 	}
 	if !s.plausible() {
 		return nil, fmt.Errorf("the set of %q is damaged", s.stream)
@@ -198,16 +207,17 @@ func (s *set) plausible() bool {
 	within := func(d time.Duration) bool { return d >= 0 && d <= maxTime }
 	return s.stream != "" && within(s.used) && within(s.lost) &&
 		s.terms.Window >= MinWindow && s.terms.Window <= MaxWindow && s.terms.Entries >= MinEntries && s.terms.Entries <= MaxEntries &&
-		s.oldest <= s.next && s.next < 1<<63 && s.known() <= s.terms.Entries
+		s.oldest <= s.next && s.next < 1<<63 && s.known() <= MaxEntries && s.settled <= s.next
 }
 
-func readMarks(in *bufio.Reader, s *set) (out marks, err error) {
+// readMarks reads the marks of rows [from, to).
+func readMarks(in *bufio.Reader, from, to uint64) (out marks, err error) {
 	b, err := take(in, 2)
 	if err != nil {
 		return nil, err
 	}
 	n := int(binary.BigEndian.Uint16(b))
-	if n > maxMarks || (n == 0) != (s.known() == 0) {
+	if n > maxMarks || (n == 0) != (from == to) {
 		return nil, fmt.Errorf("%d marks", n)
 	}
 	if b, err = take(in, n*16); err != nil {
@@ -215,7 +225,7 @@ func readMarks(in *bufio.Reader, s *set) (out marks, err error) {
 	}
 	for ; len(b) > 0; b = b[16:] {
 		m := mark{end: time.Duration(binary.BigEndian.Uint64(b)), first: binary.BigEndian.Uint64(b[8:])}
-		if !out.follows(m, s) {
+		if !out.follows(m, from, to) {
 			return nil, fmt.Errorf("mark %d is damaged", len(out))
 		}
 		out = append(out, m)
@@ -224,12 +234,12 @@ func readMarks(in *bufio.Reader, s *set) (out marks, err error) {
 }
 
 // follows says that a mark can be the next.
-func (m marks) follows(next mark, s *set) bool {
-	if next.end < 0 || next.end > maxTime || next.first >= s.next {
+func (m marks) follows(next mark, from, to uint64) bool {
+	if next.end < 0 || next.end > maxTime || next.first >= to {
 		return false
 	}
 	if len(m) == 0 {
-		return next.first == s.oldest
+		return next.first == from
 	}
 	last := m[len(m)-1]
 	return next.end > last.end && next.first > last.first
@@ -247,7 +257,7 @@ func (s *set) readRows(in *bufio.Reader) error {
 		}
 		at = to
 	}
-	s.index = newIndex(startLimit(s.known(), s.terms.Entries))
+	s.index = newIndex(startLimit(s.known(), max(s.known(), s.terms.Entries)))
 	return s.enter()
 }
 

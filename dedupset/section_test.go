@@ -19,6 +19,7 @@ func TestPinnedChunksAreLeftAlone(t *testing.T) {
 	var held []func()
 	recycled := false
 	for at := 0; at < 1_000_000; at += 10_000 {
+		s.now += youth / 10
 		s.want("a", at, 10_000, 1)
 		recycled = recycled || len(s.table.sets[0].chunks.spares) > 0
 		if at%250_000 != 0 {
@@ -89,8 +90,9 @@ func TestSectionsAreValidated(t *testing.T) {
 	}
 	const head = 2 + 1 + 1 + 8 // up to the numbers of set a
 	number := func(i int, with ...byte) func([]byte) []byte { return put(head+8*i, with...) }
-	marks := head + 9*8
-	rows := marks + 2 + 3*16
+	marks := head + 10*8
+	young := marks + 2 + 3*16
+	rows := young + 2 + 16*len(table.sets[0].young)
 	f("too many sets", put(0, 0xff))
 	f("a set too few", put(0, 0, 3))
 	f("a set too many", put(0, 0, 1))
@@ -105,6 +107,9 @@ func TestSectionsAreValidated(t *testing.T) {
 	f("lost", number(3, 0x7f))
 	f("oldest after next", number(7, 0, 0, 0, 0, 0, 0, 0, 99))
 	f("sequence at its end", number(8, 0x80))
+	f("settled after next", number(9, 0, 0, 0, 0, 0, 0, 0, 99))
+	f("no mark of young rows", put(young, 0, 0))
+	f("a mark before young rows", put(young+2+15, 0))
 	f("no marks", put(marks, 0, 0))
 	f("too many marks", put(marks, 0xff, 0xff))
 	f("a mark before rows", put(marks+2+15, 1))

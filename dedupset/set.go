@@ -18,8 +18,10 @@ type set struct {
 	terms  Terms
 	used   time.Duration // when it was last declared or claimed in
 
-	oldest, next uint64 // rows that are known; next-oldest is at most the cap
+	oldest, next uint64 // rows that are known; next-oldest is at most the cap, but for rows that a smaller cap found young
 	marks        marks
+	settled      uint64 // rows before it are no longer young, and may be evicted
+	young        marks  // of rows from settled on
 	lost         time.Duration // every claim that was evicted early came before
 	claimed      uint64        // rows asked about
 	twins        uint64        // of them held by another record
@@ -43,8 +45,15 @@ type set struct {
 // after the other; more than the processor can have under way at once gains nothing.
 const group = 128
 
+// A young claim is never evicted, whatever the cap. A claim is asked for again for as long as a call lasts, which is less; were it let go
+// between, another record could claim the content, and of two records each would be told that the other holds it.
+const (
+	youth      = time.Second
+	youthGrain = youth / 8
+)
+
 func newSet(stream string, check [8]byte, terms Terms, first uint64) *set {
-	s := &set{stream: stream, check: check, terms: terms, oldest: first, next: first, swept: first}
+	s := &set{stream: stream, check: check, terms: terms, oldest: first, next: first, settled: first, swept: first}
 	s.chunks.reset(first)
 	s.index = newIndex(startLimit(0, terms.Entries))
 	return s
@@ -55,6 +64,7 @@ func (s *set) known() int64 { return int64(s.next - s.oldest) }
 // claim carries out the claims of whole rows, in order, and adds those to reply that another record holds.
 func (s *set) claim(now time.Duration, rows, reply []byte) []byte {
 	s.used = now
+	s.trim(now)
 	s.claimed += uint64(len(rows) / rowSize)
 	for row := 0; len(rows) > 0; row += group {
 		n := min(len(rows), group*rowSize)
@@ -162,15 +172,31 @@ func (s *set) row(number uint32, from uint64, content []byte) *[rowSize]byte {
 	return r
 }
 
-// insert adds a row whose content nobody holds. Where the cap is reached the oldest goes.
+// insert adds a row whose content nobody holds. Where the cap is reached the oldest goes; while that is young the row is not taken, so its
+// record passes and holds nothing.
 func (s *set) insert(now time.Duration, row []byte) {
-	if s.known() >= s.terms.Entries {
+	switch {
+	case s.known() < s.terms.Entries:
+	case s.oldest < s.settled:
 		s.evict(now, 1)
+	default:
+		s.evicted++
+		s.lost = now
+		return
 	}
-	s.marks.note(now, s.next, s.terms.Window)
+	s.marks.note(now, s.next, s.terms.Window/grain)
+	s.young.note(now, s.next, youthGrain)
 	*s.chunks.place(s.next) = [rowSize]byte(row)
 	s.index.add(row, uint32(s.next))
 	s.next++
+}
+
+// trim sees which rows are no longer young, and evicts of those what is more than the cap.
+func (s *set) trim(now time.Duration) {
+	s.settled = s.young.expire(now, youth, s.settled, s.next)
+	if more := s.known() - s.terms.Entries; more > 0 && s.settled > s.oldest {
+		s.evict(now, min(uint64(more), s.settled-s.oldest))
+	}
 }
 
 // evict lets go of the n oldest claims before their time.

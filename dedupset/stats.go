@@ -15,7 +15,7 @@ type Stats struct {
 	Bytes   int64         // what this replica holds for them: index and rows. The only number that replicas may differ in
 	Claimed uint64        // rows that were asked about, ever
 	Twins   uint64        // of them: held by another record
-	Evicted uint64        // claims let go before their window was over, since the cap was reached
+	Evicted uint64        // claims let go before their window was over, or not taken, since the cap was reached
 }
 
 // statsSize is how long a set is in the answer to a question, its name not counted.

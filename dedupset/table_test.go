@@ -325,8 +325,8 @@ func TestApplyOfASetTakesNoHeap(t *testing.T) {
 		for b := buf; len(b) > 0; b = b[rowSize:] {
 			b[15] = n
 		}
-		s.expire(time.Second)
-		s.claim(time.Second, buf, reply)
+		s.expire(time.Duration(n) * time.Second)
+		s.claim(time.Duration(n)*time.Second, buf, reply)
 	}); got != 0 {
 		t.Errorf("%v allocations", got)
 	}
