@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -152,7 +151,7 @@ func (w *world) noteFor(pairs ...[2]int64) {
 func TestAuditFindsWhomNobodyStandsFor(t *testing.T) {
 	f := func(want string, pairs ...[2]int64) {
 		t.Helper()
-		w := newWorld(t, fmt.Sprintf("mem://%s-%v", t.Name(), pairs))
+		w := newWorld(t, "file://"+t.TempDir())
 		w.noteFor(pairs...)
 		gone := map[int64]bool{}
 		for _, p := range pairs {
