@@ -72,6 +72,8 @@ type auditor struct {
 	trail  *trail.Index
 	notes  *duplicates.Reader
 	copies []coverage.Set // by sink
+
+	standing *standing // nil where raw is not read whole, or nothing was dropped
 }
 
 // Run gathers the facts and judges them. An error means that raw could not be looked at; everything else is in the report.
@@ -98,12 +100,13 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 	}
 	a := &auditor{Options: o}
 	a.facts = Facts{Stream: o.Stream, File: o.File, At: o.Now()}
+	a.trail, a.notes = trail.NewIndex(o.Bucket, o.Stream), duplicates.NewReader(o.Bucket, o.Stream)
+	a.whoStands(ctx)
 	if err := a.listRaw(ctx); err != nil {
 		return a.facts, err
 	}
 	a.askBroker(ctx)
 	a.askSinks(ctx)
-	a.trail, a.notes = trail.NewIndex(o.Bucket, o.Stream), duplicates.NewReader(o.Bucket, o.Stream)
 	for i := range a.facts.Partitions {
 		if err := a.holdings(ctx, &a.facts.Partitions[i]); err != nil {
 			return a.facts, err
@@ -116,7 +119,19 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 			return a.facts, err
 		}
 	}
+	a.findOrphans()
 	return a.facts, nil
+}
+
+// whoStands reads who stands for what was dropped, where all of raw will be read. What keeps it from that is said when the notes are counted.
+func (a *auditor) whoStands(ctx context.Context) {
+	if !a.Rows && !a.Full {
+		return
+	}
+	a.Progress("reading the notes of duplicates")
+	if partitions, err := a.Raw.Partitions(ctx); err == nil {
+		a.standing = gather(ctx, a.notes, partitions)
+	}
 }
 
 // listRaw notes the partitions in raw and their heads.

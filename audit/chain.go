@@ -39,8 +39,11 @@ func (a *auditor) readChain(ctx context.Context, f *PartitionFacts, counters []*
 	}
 	begun := at.Next
 	r := &reading{a: a, p: f.Partition, sum: at, next: next, at: at.Next, to: c.Next, counters: counters}
-	if counters != nil && f.Dropped > 0 {
+	if (counters != nil || a.standing != nil) && f.Dropped > 0 {
 		r.dropping = &dropping{notes: a.notes, p: f.Partition, ids: record.NewHasher(f.Partition)}
+	}
+	if a.standing != nil {
+		r.ids = record.NewHasher(f.Partition)
 	}
 	r.mark = r.sum
 	err = a.Raw.Read(ctx, f.Partition, checkpoint.Span{From: begun, To: c.Next}, func(b *record.Batch) error { return r.take(ctx, b) })
@@ -73,7 +76,8 @@ type reading struct {
 	next     int64 // where that begins
 	at, to   int64
 	counters []*counter
-	dropping *dropping // nil where nothing was dropped, or nothing is counted
+	dropping *dropping      // nil where nothing was dropped, or nothing is counted
+	ids      *record.Hasher // nil where nobody asks who stands
 	told     time.Time
 }
 
@@ -96,6 +100,9 @@ func (r *reading) take(ctx context.Context, b *record.Batch) error {
 	}
 	for _, c := range r.counters {
 		c.take(b, dropped)
+	}
+	if r.ids != nil {
+		r.a.standing.see(r.p, r.ids, b, dropped)
 	}
 	if r.at <= r.next {
 		r.mark = r.sum

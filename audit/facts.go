@@ -46,10 +46,11 @@ type SinkFacts struct {
 // PartitionFacts are what is known of one partition.
 type PartitionFacts struct {
 	Partition record.Partition
-	Log       *checkpoint.Span // what the source has now; nil where that is not known
-	Chain     *Chain           // nil where raw has none
-	Dropped   int64            // records that were dropped as duplicates, by the notes
-	Sinks     []Holding        // in the order of Facts.Sinks
+	Log       *checkpoint.Span   // what the source has now; nil where that is not known
+	Chain     *Chain             // nil where raw has none
+	Dropped   int64              // records that were dropped as duplicates, by the notes
+	Orphans   checkpoint.SpanSet // of them, those for whom nobody in raw stands; looked for where all of raw is read
+	Sinks     []Holding          // in the order of Facts.Sinks
 }
 
 // Chain is raw's chain of a partition.

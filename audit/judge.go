@@ -31,7 +31,7 @@ type Report struct {
 
 // Finding is one thing that keeps a report from saying that all is accounted for.
 type Finding struct {
-	Kind      string           `json:"kind"` // damage, gap, log, ahead, lost, missing, rows_missing, rows_extra, uncounted, twin, sink, trail, notes
+	Kind      string           `json:"kind"` // damage, gap, log, ahead, lost, missing, rows_missing, rows_extra, uncounted, twin, orphan, sink, trail, notes
 	Topic     string           `json:"topic,omitempty"`
 	Partition *int32           `json:"partition,omitempty"`
 	Sink      string           `json:"sink,omitempty"`
@@ -150,6 +150,7 @@ func (j *judge) partition(f *PartitionFacts) {
 		out.Raw = j.chain(p, c)
 	}
 	out.Unread = j.log(f, within)
+	j.orphans(f, within)
 	for i := range f.Sinks {
 		out.Sinks = append(out.Sinks, j.sink(f, j.facts.Sinks[i], &f.Sinks[i], within, end))
 	}
@@ -255,6 +256,16 @@ func (j *judge) twins(p record.Partition, s SinkFacts, twins checkpoint.SpanSet,
 			continue
 		}
 		j.found(p, "twin", s.Name, &t, "%s; with the node running this writes them:\n%s", what, j.remedy(p, s.Name, t))
+	}
+}
+
+// orphans tells what was dropped for the sake of records that nobody has any more: its content is in no sink that left it out.
+func (j *judge) orphans(f *PartitionFacts, within checkpoint.Span) {
+	set := f.Orphans.Within(within)
+	for _, o := range set.Spans() {
+		j.found(f.Partition, "orphan", "", &o, "%v of %v were dropped as duplicates, and raw has no record that stands for them: a part of raw is gone, or was read anew beside its notes. "+
+			"No sink that left them out has their content; with the notes of this partition, %s/_duplicates/%s, moved away, tables are given it by:\n%s",
+			o, f.Partition, j.facts.Stream, f.Partition.Path(), j.remedy(f.Partition, "SINK", o))
 	}
 }
 

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -124,4 +125,60 @@ func TestAuditNamesDamagedNotes(t *testing.T) {
 	body[len(body)-20] ^= 1
 	w.check(w.bucket.Replace(w.Context(), key, body))
 	w.wants("damage", full, "damaged; damage")
+}
+
+// noteFor notes records of the world as dropped, each for the sake of another: pairs of offsets. Offset -1 is a record that raw has not.
+func (w *world) noteFor(pairs ...[2]int64) {
+	w.Helper()
+	ids := record.NewHasher(part)
+	id := func(o int64) (id record.ID) {
+		w.check(w.opt.Raw.Read(w.Context(), part, checkpoint.Span{From: max(o, 0), To: max(o, 0) + 1}, func(b *record.Batch) error {
+			r := b.Records[0]
+			r.Offset = o
+			id = ids.ID(&r)
+			return nil
+		}))
+		return id
+	}
+	x := duplicates.NewWriter(duplicates.Options{Bucket: w.bucket, Stream: "orders", Node: "n", Instance: "1"})
+	for _, p := range pairs {
+		w.check(x.Append(w.Context(), []duplicates.Noted{{Partition: part, Span: checkpoint.Span{From: p[0], To: p[0] + 1},
+			Dropped: []duplicates.Dropped{{Offset: p[0], ID: id(p[0]), Stands: id(p[1]).Tail()}}}}))
+	}
+	w.check(x.Close())
+}
+
+func TestAuditFindsWhomNobodyStandsFor(t *testing.T) {
+	f := func(want string, pairs ...[2]int64) {
+		t.Helper()
+		w := newWorld(t, "file://"+t.TempDir())
+		w.noteFor(pairs...)
+		gone := map[int64]bool{}
+		for _, p := range pairs {
+			gone[p[0]] = true
+		}
+		w.without(slices.Sorted(maps.Keys(gone))...)
+		for _, whole := range []bool{false, true} {
+			o := w.opt
+			o.Rows, o.Full = whole, !whole
+			r, err := Run(t.Context(), o)
+			w.check(err)
+			got := ""
+			for _, x := range r.Findings {
+				if x.Kind != "orphan" {
+					t.Errorf("%v: %s", pairs, x.Text)
+				}
+				got += x.Span.String()
+			}
+			if got != want {
+				t.Errorf("%v with rows %v: orphans %q, want %q", pairs, whole, got, want)
+			}
+		}
+	}
+	f("", [2]int64{3, 90})
+	f("[3, 4)", [2]int64{3, -1})
+	f("", [2]int64{3, -1}, [2]int64{3, 90}) // one of two stands
+	f("", [2]int64{3, 5}, [2]int64{5, 7}, [2]int64{7, 90})
+	f("[3, 4)[5, 6)", [2]int64{3, 5}, [2]int64{5, 3})
+	f("[3, 4)[5, 6)[7, 8)", [2]int64{7, 3}, [2]int64{3, 5}, [2]int64{5, 3}, [2]int64{11, 90})
 }

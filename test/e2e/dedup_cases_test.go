@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -220,6 +222,60 @@ func TestDedupTwinOfARejectedRecord(t *testing.T) {
 	w.audited()
 	w.audited("--rows")
 	w.stop()
+}
+
+// TestDedupTheUnfitStandForNobody: a file takes no record that is too large with its headers, nor one with a header name that is no UTF-8, and nothing once
+// it is written. So such a record claims nothing, and the next one of its content is in every sink.
+func TestDedupTheUnfitStandForNobody(t *testing.T) {
+	t.Parallel()
+	w := layTwinned(t, 2, dropping, func(s *harness.Stream) {
+		s.Sinks[0].MaxRecord, s.Sinks[1].MaxRecord = "1MiB", "64KiB"
+		s.Quarantine = map[string]any{"to": "file://" + harness.Dir(t)}
+	})
+	w.begin()
+	all := orders(3)
+	w.Send(harness.Record{Partition: 0, Value: []byte(all[0]), Headers: []harness.Header{{Key: "large", Value: make([]byte, 100_000)}}},
+		harness.Record{Partition: 0, Value: []byte(all[1]), Headers: []harness.Header{{Key: "\xff"}}})
+	w.screened()
+	w.send(1, all...)
+	w.screened()
+	for _, reason := range []string{"oversize", "header_name"} {
+		if n := w.node.Metric("twg_dedup_unkeyed_total", `reason="`+reason+`"`); n != 1 {
+			t.Errorf("%v records have no key for %s, want 1", n, reason)
+		}
+	}
+	w.stop()
+	landedOf(t, w.dsn, "orders", 1, 0, 1, 2)
+	if rows := suite.LakeRows(t, w.lake, "s"); len(rows) != 3 {
+		t.Errorf("the lake has %d rows, want 3", len(rows))
+	}
+	w.audited("--rows")
+}
+
+// TestDedupAuditFindsOrphans: somebody removes a topic's folder from raw, with what stands for others in it, and its sinks, while its claims are remembered.
+// What is dropped then is in no sink, and the auditor says so.
+func TestDedupAuditFindsOrphans(t *testing.T) {
+	t.Parallel()
+	w := layTwinned(t, 2, dropping, func(s *harness.Stream) { s.Sinks = s.Sinks[:1] })
+	w.begin()
+	w.send(0, orders(20)...)
+	w.screened()
+	w.stop()
+	was := w.topic
+	harness.Must(t, suite.Kafka.DeleteTopic(t.Context(), was.Name))
+	harness.Must(t, os.RemoveAll(filepath.Join(suite.Local(t, w.raw), "s", filepath.Dir(was.Path(0)))))
+	harness.Exec(t, w.dsn, "drop table orders; drop table _twg_coverage")
+	w.topic = suite.TopicNamed(t, was.Name, 2, nil)
+	w.Producer = suite.Producer(t, w.topic)
+	w.begin()
+	w.send(0, orders(20)...)
+	w.screened()
+	w.stop()
+	landedOf(t, w.dsn, "orders", 0)
+	code, r := w.node.Audit("--rows")
+	if code != 3 || len(r.Findings) != 1 || r.Findings[0].Kind != "orphan" || fmt.Sprint(*r.Findings[0].Span) != "{0 20}" {
+		t.Errorf("audit exits with code %d: %v", code, r.Findings)
+	}
 }
 
 // TestCaseD32EverythingIsADuplicate: of a span all records are duplicates. It is covered all the same, recovery does not come back to it, and the
