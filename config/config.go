@@ -55,7 +55,7 @@ type Stream struct {
 	Raw        Raw        `yaml:"raw" required:"records are made durable here before the source is told that they are taken" doc:"The durable store that every record goes into first."`
 	Budget     unit.Size  `yaml:"budget" default:"256MiB" min:"1MiB" doc:"Bytes in flight between the source and raw, over all partitions of the stream."`
 	Contract   Contract   `yaml:"contract" doc:"What the stream's records are known to keep."`
-	Dedup      Dedup      `yaml:"dedup" doc:"What becomes of records whose content another record had before. Needs a cluster, of one node at least."`
+	Dedup      Dedup      `yaml:"dedup" doc:"What becomes of records whose content another record had before. Only a cluster can tell, of one node at least."`
 	Sinks      []Sink     `yaml:"sinks" doc:"Where the records go from raw; may be empty, raw alone is an archive."`
 	Quarantine Quarantine `yaml:"quarantine" doc:"Where records that a sink refuses for good can be looked at."`
 	Recovery   Recovery   `yaml:"recovery" doc:"How what a sink missed is filled in."`

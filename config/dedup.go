@@ -9,7 +9,7 @@ import (
 
 // Contract is what a stream's records are known to keep.
 type Contract struct {
-	Unique bool `yaml:"unique" default:"false" doc:"No two distinct events have equal dedup keys (dedup.on). Only who knows the producers can say so; dropping needs it."`
+	Unique bool `yaml:"unique" default:"false" doc:"No two distinct events have equal content, as dedup.on compares it. Only who knows the producers can say so; dropping needs it."`
 }
 
 // Dedup says which records of a stream count as repeated, and what becomes of them.
@@ -17,7 +17,7 @@ type Dedup struct {
 	Mode       string        `yaml:"mode" default:"none" enum:"none|measure|drop" doc:"measure counts records whose content another record had within the window; drop also leaves them out of the sinks. Raw has every record in any case."`
 	Window     unit.Duration `yaml:"window" default:"5m" min:"1s" max:"1d" doc:"How long a content is remembered: as long as the producers go on trying, not more."`
 	On         string        `yaml:"on" default:"value" enum:"value|fields" doc:"What is compared: the whole value, byte by byte, or fields of a JSON value."`
-	Fields     []string      `yaml:"fields" form:"a dotted path" pattern:"^[^.]+(\\.[^.]+)*$" example:"#[order_id, meta.attempt]" doc:"The fields, as dotted paths, with on: fields. A record without one of them is never a duplicate."`
+	Fields     []string      `yaml:"fields" form:"names of members with dots between them, such as pay.sum" pattern:"^[^.$\\[\\]][^.\\[\\]]*(\\.[^.\\[\\]]+)*$" example:"#[order_id, meta.attempt]" doc:"The fields, as dotted paths, with on: fields. A record without one of them is never a duplicate."`
 	MaxEntries int           `yaml:"max_entries" default:"5000000" min:"1000" max:"500000000" doc:"How many contents are remembered, about 33 bytes each on every node with a replica; beyond it the oldest are forgotten early."`
 }
 
@@ -27,8 +27,8 @@ func (d Dedup) Active() bool { return d.Mode == "measure" || d.Mode == "drop" }
 // checkDedup finds what the keys say together.
 func (d *decoder) checkDedup(cfg *Config, s *Stream, path string) {
 	x := s.Dedup
-	if x.Mode == "drop" && !s.Contract.Unique {
-		d.problem(path+".dedup.mode", Problem{Found: show(x.Mode), Text: "dropping is for streams whose producers never send two distinct events with equal keys: " +
+	if x.Mode == "drop" && !s.Contract.Unique && !d.bad[path+".contract"] && !d.bad[path+".contract.unique"] {
+		d.problem(path+".dedup.mode", Problem{Found: show(x.Mode), Text: "dropping is for streams whose producers never send two distinct events with equal content: " +
 			"say so with contract.unique: true, or run mode: measure first, which counts and drops nothing"})
 	}
 	if x.Mode == "drop" && cfg.Cluster.Size == 0 {
@@ -40,9 +40,9 @@ func (d *decoder) checkDedup(cfg *Config, s *Stream, path string) {
 func (d *decoder) checkDedupFields(x Dedup, path string) {
 	switch {
 	case x.On == "fields" && len(x.Fields) == 0:
-		d.problem(path+".fields", Problem{Text: "this key is missing: with on: fields it names the fields that are compared"})
+		d.problem(path+".fields", Problem{Text: "no field is named: with on: fields this key says which are compared, such as [order_id]"})
 	case x.On == "value" && len(x.Fields) > 0:
-		d.problem(path+".on", Problem{Found: show(x.On), Text: "fields are named, and the whole value would be compared: with on: fields they count"})
+		d.problem(path+".on", Problem{Found: show(x.On), Text: "fields are named, but the whole value would be compared: add on: fields"})
 	}
 	for i, f := range x.Fields {
 		for j, g := range x.Fields[:i] {

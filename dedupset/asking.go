@@ -204,7 +204,7 @@ func (f *Filter) compare(now, before Terms) {
 	f.mu.warned = f.mu.warned || say
 	f.mu.Unlock()
 	if say {
-		f.o.Log.Warn("the set of claims was declared otherwise before; the last node to declare it decides, so give all nodes the same",
-			"stream", f.o.Stream, "window", now.Window, "entries", now.Entries, "window_before", before.Window, "entries_before", before.Entries)
+		f.o.Log.Info("how long and how many contents are remembered has changed; where nodes differ in it the last one to start decides",
+			"window", now.Window, "max_entries", now.Entries, "window_before", before.Window, "max_entries_before", before.Entries)
 	}
 }

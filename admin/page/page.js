@@ -70,7 +70,7 @@ function repeated(dedup) {
   let text = `Repeated records (${dedup.mode}): ${count(dedup.duplicates)} of ${count(dedup.checked)} checked, ${count(dedup.dropped)} dropped; `
     + `${count(sum(dedup.unavailable))} passed because nobody could tell or note it, ${count(sum(dedup.unkeyed))} without content to compare.`;
   if (dedup.reason) text += ` Nobody is asked at present: ${dedup.reason}.`;
-  if (dedup.window_held_s !== null && dedup.window_held_s < dedup.window_s) text += ` Remembered for ${Math.round(dedup.window_held_s)} s only: max_entries is too small.`;
+  if (dedup.window_held_s !== null && dedup.window_held_s < dedup.window_s) text += ` Known for the last ${Math.round(dedup.window_held_s)} s only: older contents were let go for want of max_entries.`;
   return element("p", text);
 }
 

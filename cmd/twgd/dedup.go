@@ -40,7 +40,7 @@ func (s *stream) openDedup(r *rooms, exclusive bool) (*dedup, error) {
 			Window: d.window, Entries: int64(c.MaxEntries), Log: s.log})
 		claims = claimed{d.filter}
 	} else {
-		s.log.Warn("repeated records are not counted: what was seen is remembered by the cluster, and cluster.size is 0")
+		s.log.Warn("repeated records are not told: what was seen is remembered by the cluster, and cluster.size is 0; a size of 1 is enough for one node")
 	}
 	var err error
 	if d.screen, err = content.New(content.Options{Stream: s.cfg.Name, On: c.On, Fields: c.Fields, Claims: claims, Raw: r.raw.Identity, Unfit: unfit(s.cfg.Sinks)}); err != nil {
@@ -141,7 +141,7 @@ func (d *dedup) status(n *node, stream string, counts *pipeline.DedupStatus) *ad
 		return nil
 	}
 	out := &admin.Dedup{Mode: d.mode, Checked: counts.Checked, Duplicates: counts.Duplicates, Dropped: counts.Dropped,
-		Unavailable: counts.Unavailable, Unkeyed: counts.Unkeyed, Window: d.window.Seconds(), Circuit: "open", Reason: "cluster.size is 0"}
+		Unavailable: counts.Unavailable, Unkeyed: counts.Unkeyed, Window: d.window.Seconds(), Circuit: "open", Reason: "cluster.size is 0; a size of 1 is enough for one node"}
 	if d.filter != nil {
 		st := d.filter.Status()
 		out.Circuit, out.Reason = st.Circuit, st.Reason
@@ -158,14 +158,26 @@ func (d *dedup) status(n *node, stream string, counts *pipeline.DedupStatus) *ad
 	return out
 }
 
+// remembering is the memory that this configuration's sets of claims may take on a node with a replica. It lies outside of the heap.
+func remembering(cfg *config.Config) (bytes int64) {
+	for i := range cfg.Streams {
+		if d := &cfg.Streams[i].Dedup; d.Active() && cfg.Cluster.Size > 0 {
+			bytes += dedupset.Memory(int64(d.MaxEntries))
+		}
+	}
+	return bytes
+}
+
 // dedupNotes say what the sets of claims of a configuration will take.
 func dedupNotes(cfg *config.Config) (notes []string) {
 	for i := range cfg.Streams {
 		s := &cfg.Streams[i]
 		switch d := s.Dedup; {
+		case !d.Active() && len(d.Fields) > 0:
+			notes = append(notes, fmt.Sprintf("stream %s: dedup.fields are named, but dedup.mode is none: nothing is compared; mode: measure counts what repeats", s.Name))
 		case !d.Active():
 		case cfg.Cluster.Size == 0:
-			notes = append(notes, fmt.Sprintf("stream %s: dedup.mode is %s, but cluster.size is 0: nobody remembers what was seen, and nothing is counted", s.Name, d.Mode))
+			notes = append(notes, fmt.Sprintf("stream %s: dedup.mode is %s, but cluster.size is 0: nobody remembers what was seen, and nothing is compared; a size of 1 is enough for one node", s.Name, d.Mode))
 		default:
 			notes = append(notes, fmt.Sprintf("stream %s: dedup remembers up to %s contents, %s of memory on every voter and standby; "+
 				"its window of %s is held up to %s records a second", s.Name, grouped(int64(d.MaxEntries)), inMiB(dedupset.Memory(int64(d.MaxEntries))),

@@ -18,9 +18,16 @@ func (l *lab) deduped(file, lines string) string {
 	return file
 }
 
+// leads waits until the node can be asked about contents: what is produced before may pass unasked.
+func (l *lab) leads() {
+	l.Helper()
+	l.until("the node leads", func() bool { return l.node.part.node.Status().State == "ok" })
+}
+
 func TestMeasuringCountsAndDropsNothing(t *testing.T) {
 	l := newLab(t)
 	l.start(l.clustered(l.deduped(l.config("one", "", ""), "    dedup: {mode: measure}\n")))
+	l.leads()
 	l.produce("a", "b", "a", "c", "a")
 	l.covered(5)
 	st := l.status()
@@ -36,6 +43,7 @@ func TestDroppingIsAccountedForAndOutlivesTheProcess(t *testing.T) {
 	l := newLab(t)
 	file := l.clustered(l.deduped(l.config("one", "", ""), "    contract: {unique: true}\n    dedup: {mode: drop}\n"))
 	stop := l.start(file)
+	l.leads()
 	l.produce("a", "b", "a", "c", "a")
 	l.covered(5)
 	if d := l.status().Dedup; d == nil || d.Dropped != 2 || d.Circuit != "closed" {
@@ -45,6 +53,7 @@ func TestDroppingIsAccountedForAndOutlivesTheProcess(t *testing.T) {
 	stop()
 	l.wants(exitDone, []string{"duplicate"}, "audit", "-c", file, "--rows")
 	l.start(file)
+	l.leads()
 	l.produce("c", "d")
 	l.covered(7)
 	l.until("the drops of both processes are known", func() bool { return l.status().Drops["duplicate"] == 3 })

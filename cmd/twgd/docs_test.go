@@ -48,8 +48,8 @@ const metricsPreface = `# Metrics
 <!-- Made from a running node's registry by go generate ./cmd/twgd; do not edit. -->
 
 ` + "`/metrics`" + ` serves these, and Go's and the process's own (` + "`go_…`, `process_…`" + `). What to alert on is in
-[production](guide/production.md#alerts). Counters whose labels include a reason, and gauges of a partition, appear with their first event; all others are there
-from the start. In an expression that must not be empty before, write ` + "`sum(rate(twg_drops_total[5m])) or vector(0)`" + `.
+[production](guide/production.md#alerts). Counters whose labels include a reason, and gauges of a partition, appear with their first event at the latest; all others are there
+from the start. What was dropped as a duplicate is dropped from all sinks, and has no name in the label sink. In an expression that must not be empty before, write ` + "`sum(rate(twg_drops_total[5m])) or vector(0)`" + `.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

@@ -146,6 +146,7 @@ func TestMemoryLimit(t *testing.T) {
 	was := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(was)
 	unset := func(string) (string, bool) { return "", false }
+	outside := int64(0)
 	f := func(what string, files map[string]string, want int64) {
 		t.Helper()
 		root := t.TempDir()
@@ -159,7 +160,7 @@ func TestMemoryLimit(t *testing.T) {
 			}
 		}
 		debug.SetMemoryLimit(math.MaxInt64)
-		if got := limitMemory(unset, root); got != want {
+		if got := limitMemory(unset, root, outside); got != want {
 			t.Errorf("%s: %d, want %d", what, got, want)
 		}
 		if got := debug.SetMemoryLimit(-1); want > 0 && got != want {
@@ -173,8 +174,13 @@ func TestMemoryLimit(t *testing.T) {
 	f("version 2, seen from inside", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2000\n"}, 1800)
 	f("version 1", map[string]string{"proc/self/cgroup": "5:cpu:/x\n9:memory:/x\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "1000\n"}, 900)
 	f("version 1, no limit", map[string]string{"proc/self/cgroup": "9:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 0)
+	one := map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2000\n"}
+	outside = 1000
+	f("beside what is not the collector's", one, 900)
+	outside = 1900
+	f("where hardly anything is left", one, 450)
 	debug.SetMemoryLimit(123456789)
-	if got := limitMemory(func(string) (string, bool) { return "whatever", true }, t.TempDir()); got != 123456789 {
+	if got := limitMemory(func(string) (string, bool) { return "whatever", true }, t.TempDir(), 0); got != 123456789 {
 		t.Errorf("GOMEMLIMIT is overruled by %d", got)
 	}
 }

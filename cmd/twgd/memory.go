@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// limitMemory sets the garbage collector's limit to nine tenths of what the cgroup allows, unless GOMEMLIMIT says otherwise. It
-// returns the limit, 0 where there is none.
-func limitMemory(lookup func(string) (string, bool), root string) int64 {
+// limitMemory sets the garbage collector's limit to nine tenths of what the cgroup allows, less what is kept outside of the collector's
+// heap, unless GOMEMLIMIT says otherwise. It returns the limit, 0 where there is none.
+func limitMemory(lookup func(string) (string, bool), root string, outside int64) int64 {
 	if _, set := lookup("GOMEMLIMIT"); set {
 		return debug.SetMemoryLimit(-1)
 	}
@@ -19,7 +19,7 @@ func limitMemory(lookup func(string) (string, bool), root string) int64 {
 	if limit <= 0 {
 		return 0
 	}
-	limit = limit / 10 * 9
+	limit = max(limit-outside, limit/4) / 10 * 9 // a quarter of too little is better than a collector that never rests
 	debug.SetMemoryLimit(limit)
 	return limit
 }

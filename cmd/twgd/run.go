@@ -38,7 +38,7 @@ func runCommand() *cobra.Command {
 // runNode runs the node of a configuration until ctx ends.
 func runNode(ctx context.Context, cfg *config.Config, how joining) error {
 	log := newLog(cfg)
-	if limit := limitMemory(os.LookupEnv, "/"); limit > 0 {
+	if limit := limitMemory(os.LookupEnv, "/", remembering(cfg)); limit > 0 {
 		log.Debug("the garbage collector keeps below", "bytes", limit)
 	}
 	n, err := newNode(cfg, log, how)

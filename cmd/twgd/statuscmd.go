@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -102,10 +105,21 @@ func writeDedup(to io.Writer, d *admin.Dedup) {
 	if d.Mode == "drop" {
 		fmt.Fprintf(to, ", %d dropped", d.Dropped)
 	}
-	fmt.Fprintf(to, "; %d passed because nobody could tell or note it, %d without content to compare%s\n", total(d.Unavailable), total(d.Unkeyed), because(d.Reason))
+	fmt.Fprintf(to, "; %s passed because nobody could tell or note it, %s without content to compare%s\n", reasons(d.Unavailable), reasons(d.Unkeyed), because(d.Reason))
 	if d.Held != nil && *d.Held < d.Window {
-		fmt.Fprintf(to, "  repeated: contents are remembered for %s instead of %s: max_entries is too small for this rate\n", seconds(*d.Held), seconds(d.Window))
+		fmt.Fprintf(to, "  repeated: contents are known for the last %s instead of %s: older ones were let go for want of max_entries\n", seconds(*d.Held), seconds(d.Window))
 	}
+}
+
+// reasons is the number of all, and where there are any, of each reason.
+func reasons(by map[string]int64) string {
+	var each []string
+	for _, r := range slices.Sorted(maps.Keys(by)) {
+		if by[r] > 0 {
+			each = append(each, fmt.Sprintf("%s %d", r, by[r]))
+		}
+	}
+	return strconv.FormatInt(total(by), 10) + because(strings.Join(each, ", "))
 }
 
 func total(byReason map[string]int64) (n int64) {
