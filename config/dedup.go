@@ -18,6 +18,7 @@ type Dedup struct {
 	Window     unit.Duration `yaml:"window" default:"5m" min:"1s" max:"1d" doc:"How long a content is remembered: as long as the producers go on trying, not more."`
 	On         string        `yaml:"on" default:"value" enum:"value|fields" doc:"What is compared: the whole value, byte by byte, or fields of a JSON value."`
 	Fields     []string      `yaml:"fields" form:"names of members with dots between them, such as pay.sum" pattern:"^[^.$\\[\\]][^.\\[\\]]*(\\.[^.\\[\\]]+)*$" example:"#[order_id, meta.attempt]" doc:"The fields, as dotted paths, with on: fields. A record without one of them is never a duplicate."`
+	Timeout    unit.Duration `yaml:"timeout" default:"250ms" min:"10ms" max:"2s" doc:"How long the cluster may take to say what was seen; then a batch passes whole. At most half of window. Intake does not wait for it, sinks do."`
 	MaxEntries int           `yaml:"max_entries" default:"5000000" min:"1000" max:"500000000" doc:"How many contents are remembered, about 33 bytes each on every node with a replica; beyond it the oldest are forgotten early."`
 }
 
@@ -33,6 +34,10 @@ func (d *decoder) checkDedup(cfg *Config, s *Stream, path string) {
 	}
 	if x.Mode == "drop" && cfg.Cluster.Size == 0 {
 		d.problem(path+".dedup.mode", Problem{Found: show(x.Mode), Text: "what was seen is remembered by the cluster, and cluster.size is 0: a size of 1 is enough for one node"})
+	}
+	if x.Active() && x.Timeout > x.Window/2 && !d.bad[path+".dedup.window"] && !d.bad[path+".dedup.timeout"] {
+		d.problem(path+".dedup.timeout", Problem{Found: d.foundAt(path+".dedup.timeout", x.Timeout.String()),
+			Text: fmt.Sprintf("a question may be repeated for so long, and what it claimed must not be forgotten meanwhile: at most half of window (%s)", x.Window)})
 	}
 	d.checkDedupFields(x, path+".dedup")
 }

@@ -27,10 +27,13 @@ type FilterOptions struct {
 	Stream   string
 	Window   time.Duration // how long a claim stands
 	Entries  int64         // how many stand at once
-	Timeout  time.Duration // of a call with all its parts; 0: 250 ms
+	Timeout  time.Duration // of a call with all its parts, at most MaxTimeout and half of Window; 0: 250 ms
 	InFlight int           // commands under way at once; 0: 4
 	Log      *slog.Logger  // nil: silent
 }
+
+// MaxTimeout is how long a call may last. A claim that was made stays for longer than that, whatever the cap.
+const MaxTimeout = 2 * time.Second
 
 const (
 	defaultTimeout  = 250 * time.Millisecond
@@ -66,6 +69,7 @@ func NewFilter(o FilterOptions) *Filter {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
+	o.Timeout = min(o.Timeout, MaxTimeout, max(o.Window, MinWindow)/2)
 	if o.InFlight <= 0 {
 		o.InFlight = defaultInFlight
 	}

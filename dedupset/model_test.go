@@ -82,7 +82,7 @@ func (s *modelSet) redeclare(now time.Duration, terms Terms) {
 }
 
 func (s *modelSet) trim(now time.Duration) {
-	for int64(len(s.rows)) > s.terms.Entries && s.rows[0].adult+time.Second <= now {
+	for int64(len(s.rows)) > s.terms.Entries && s.rows[0].adult+youth <= now {
 		s.evict(now)
 	}
 }
@@ -112,7 +112,7 @@ func (m *model) claim(now time.Duration, stream string, check [8]byte, rows [][r
 
 func (s *modelSet) insert(now time.Duration, content [tailAt]byte, tail [8]byte) {
 	if int64(len(s.rows)) >= s.terms.Entries {
-		if s.rows[0].adult+time.Second > now {
+		if s.rows[0].adult+youth > now {
 			s.evicteds++
 			s.lost = now
 			return
@@ -120,7 +120,7 @@ func (s *modelSet) insert(now time.Duration, content [tailAt]byte, tail [8]byte)
 		s.evict(now)
 	}
 	if now >= s.adult || s.adult == 0 {
-		s.adult = now + time.Second/8
+		s.adult = now + youth/8
 	}
 	if len(s.rows) == 0 || now >= s.end {
 		s.end = now + s.terms.Window/256

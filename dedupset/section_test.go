@@ -109,7 +109,7 @@ func TestSectionsAreValidated(t *testing.T) {
 	f("sequence at its end", number(8, 0x80))
 	f("settled after next", number(9, 0, 0, 0, 0, 0, 0, 0, 99))
 	f("no mark of young rows", put(young, 0, 0))
-	f("a mark before young rows", put(young+2+15, 0))
+	f("a mark before young rows", put(young+2+15, 1))
 	f("no marks", put(marks, 0, 0))
 	f("too many marks", put(marks, 0xff, 0xff))
 	f("a mark before rows", put(marks+2+15, 1))

@@ -48,7 +48,7 @@ const group = 128
 // A young claim is never evicted, whatever the cap. A claim is asked for again for as long as a call lasts, which is less; were it let go
 // between, another record could claim the content, and of two records each would be told that the other holds it.
 const (
-	youth      = time.Second
+	youth      = MaxTimeout + MaxTimeout/4
 	youthGrain = youth / 8
 )
 

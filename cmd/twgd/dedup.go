@@ -37,7 +37,7 @@ func (s *stream) openDedup(r *rooms, exclusive bool) (*dedup, error) {
 	var claims content.Claims = nobody{}
 	if p := s.node.part; p != nil {
 		d.filter = dedupset.NewFilter(dedupset.FilterOptions{Proposer: p.node.Dedup(), Key: p.node.DedupKey, Stream: s.cfg.Name,
-			Window: d.window, Entries: int64(c.MaxEntries), Log: s.log})
+			Window: d.window, Entries: int64(c.MaxEntries), Timeout: time.Duration(c.Timeout), Log: s.log})
 		claims = claimed{d.filter}
 	} else {
 		s.log.Warn("repeated records are not told: what was seen is remembered by the cluster, and cluster.size is 0; a size of 1 is enough for one node")
