@@ -73,7 +73,7 @@ func (b *bench) fill(ctx context.Context) error {
 	if _, err := b.kafka.CreateTopic(ctx, emptyTopic, int32(b.partitions), nil); err != nil {
 		return err
 	}
-	if !b.wants("raw") && !b.wants("parquet") && !b.wants("postgres") {
+	if !b.wants("raw") && !b.wants("parquet") && !b.wants("postgres") && !b.wants("screened") {
 		return nil
 	}
 	b.say("producing")

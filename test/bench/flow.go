@@ -15,6 +15,7 @@ type pass struct {
 	commits float64 // to raw
 	loads   float64 // commits of the sink
 	refused float64 // batches that the lane left to recovery
+	unasked float64 // records that passed without its being known whether they repeat others
 }
 
 // flow is what a pass is made of.
@@ -24,6 +25,7 @@ type flow struct {
 	sinks  func(dir string) string                     // YAML of the sinks, without brackets
 	metric string                                      // that reaches n when all is done
 	check  func(ctx context.Context, dir string) error // of what the sink holds; nil where there is none
+	more   func() (string, error)                      // YAML behind the sinks; nil where there is none
 }
 
 // pass runs twgd over the topic once. Starting and ending, which idle has measured, are taken off.
@@ -33,7 +35,7 @@ func (b *bench) pass(ctx context.Context, f flow, idle used) (p pass, err error)
 		return p, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	n, err := startNode(ctx, b.twgd, dir, b.stream(f.topic, "file://"+dir+"/raw", f.sinks(dir)), nil)
+	n, err := f.start(ctx, b, f.topic, dir)
 	if err != nil {
 		return p, err
 	}
@@ -55,7 +57,7 @@ func (b *bench) pass(ctx context.Context, f flow, idle used) (p pass, err error)
 		return p, err
 	}
 	p = pass{cost: cost{cpu: u.cpu - idle.cpu, wall: end.Sub(begin), mallocs: m["go_memstats_mallocs_total"] - idle.mallocs - float64(asked)*perScrape},
-		peak: u.peak, commits: m["twg_gate_commit_seconds_count"], loads: m["twg_sink_write_seconds_count"], refused: m["twg_lane_refused_total"]}
+		peak: u.peak, commits: m["twg_gate_commit_seconds_count"], loads: m["twg_sink_write_seconds_count"], refused: m["twg_lane_refused_total"], unasked: m["twg_dedup_unavailable_total"]}
 	if m["twg_gate_records_total"] != float64(f.n) {
 		return p, fmt.Errorf("raw holds %v records, want %d", m["twg_gate_records_total"], f.n)
 	}
@@ -63,6 +65,19 @@ func (b *bench) pass(ctx context.Context, f flow, idle used) (p pass, err error)
 		return p, nil
 	}
 	return p, f.check(ctx, dir)
+}
+
+// start runs twgd over a topic.
+func (f flow) start(ctx context.Context, b *bench, topic, dir string) (*node, error) {
+	config := b.stream(topic, "file://"+dir+"/raw", f.sinks(dir))
+	if f.more != nil {
+		more, err := f.more()
+		if err != nil {
+			return nil, err
+		}
+		config += more
+	}
+	return startNode(ctx, b.twgd, dir, config, nil)
 }
 
 // scrapeMallocs is what asking for the metrics allocates by itself.
@@ -89,7 +104,7 @@ func (b *bench) idlePass(ctx context.Context, f flow) (u used, err error) {
 		return u, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	n, err := startNode(ctx, b.twgd, dir, b.stream(emptyTopic, "file://"+dir+"/raw", f.sinks(dir)), nil)
+	n, err := f.start(ctx, b, emptyTopic, dir)
 	if err != nil {
 		return u, err
 	}

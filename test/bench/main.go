@@ -44,7 +44,7 @@ type section struct {
 }
 
 // sections in the order in which they run.
-var sections = slices.Concat([]section{{"raw", measureRaw}, {"parquet", measureParquet}, {"postgres", measurePostgres}, {"delay", measureDelay}, {"idle", measureIdle}},
+var sections = slices.Concat([]section{{"raw", measureRaw}, {"parquet", measureParquet}, {"postgres", measurePostgres}, {"delay", measureDelay}, {"idle", measureIdle}, {"screened", measureScreened}},
 	clusterSections, dedupSections)
 
 // dedupSections need no Kafka; they compare with Redis where that can be had.

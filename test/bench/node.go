@@ -191,7 +191,11 @@ func (n *node) await(ctx context.Context, metric string, total float64) (m map[s
 			return nil, asked, errors.Join(err, n.logTail())
 		}
 		asked++
-		if before = m[metric]; before >= total {
+		before = 0
+		for name := range strings.SplitSeq(metric, "+") {
+			before += m[name]
+		}
+		if before >= total {
 			return m, asked, nil
 		}
 		if err := n.sleep(ctx, nextPoll(time.Since(begin), before, total)); err != nil {
