@@ -76,7 +76,7 @@ func full(b *testing.B, entries int64) (*Table, *source, []byte, time.Duration) 
 	g, now := &source{}, time.Duration(0)
 	for t.sets[0].known() < entries {
 		g.fill(rowsOf(cmd))
-		now += time.Millisecond
+		now += 10 * time.Millisecond
 		if reply := t.Apply(now, cmd); len(reply) != 1 {
 			b.Fatalf("%x", reply)
 		}
@@ -94,7 +94,7 @@ func BenchmarkClaim(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			g.fill(rowsOf(cmd))
-			now += time.Millisecond
+			now += 10 * time.Millisecond
 			w.measure(func() { t.Apply(now, cmd) })
 		}
 		b.ReportMetric(float64(t.sets[0].bytes())/float64(entries), "B/entry")
@@ -160,7 +160,7 @@ func expiry(b *testing.B, entries, part int64) {
 		now = benchWindow + benchWindow/grain + now/time.Duration(part)
 		for range 2000 {
 			g.fill(rowsOf(cmd))
-			now += time.Millisecond
+			now += 10 * time.Millisecond
 			w.measure(func() { t.Apply(now, cmd) })
 		}
 		if s := t.Stats(now); len(s) != 1 || s[0].Twins > 0 || s[0].Claimed < uint64(entries) {
@@ -184,7 +184,7 @@ func BenchmarkSnapshotBeside(b *testing.B) {
 			go func() { done <- write(io.Discard) }()
 			for range 100 {
 				g.fill(rowsOf(cmd))
-				now += time.Millisecond
+				now += 10 * time.Millisecond
 				w.measure(func() { t.Apply(now, cmd) })
 			}
 			if err := <-done; err != nil {

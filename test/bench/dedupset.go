@@ -130,7 +130,7 @@ func (w *workbench) apply(cmd []byte) (reply []byte, took spent, err error) {
 	return nil, took, errors.New("the tables answered nothing")
 }
 
-// claims claims new contents so many times, a millisecond of cluster time after each other, and returns the longest.
+// claims claims new contents so many times, ten milliseconds of cluster time after each other: 1.1 million rows a second, and returns the longest.
 func (w *workbench) claims(times int) (longest spent, err error) {
 	for range times {
 		fillRows(w.rows)
@@ -138,7 +138,7 @@ func (w *workbench) claims(times int) (longest spent, err error) {
 		if err != nil {
 			return longest, err
 		}
-		w.now += time.Millisecond
+		w.now += 10 * time.Millisecond
 		reply, took, err := w.apply(cmd)
 		if err != nil {
 			return longest, err
@@ -194,7 +194,7 @@ func setRate(entries int64) (rate float64, longest spent, err error) {
 		if err != nil {
 			return 0, longest, err
 		}
-		now += time.Millisecond
+		now += 10 * time.Millisecond
 		var reply []byte
 		took := timed(func() { reply = t.Apply(now, cmd) })
 		if i > int(entries)/len(rows) {
