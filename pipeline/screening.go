@@ -20,6 +20,10 @@ type Screening struct {
 	}
 	Drop bool // twins do not reach the lanes; otherwise they are only counted
 
+	// Begin is told of each assignment of a partition before anything of it is noted: another process may have had the partition, and noted,
+	// since this one did. It does not wait. nil: nobody needs to know.
+	Begin func(p record.Partition)
+
 	// Note makes durable what is about to be dropped: all of it when it returns nil. Used with Drop only, and called from several goroutines.
 	Note func(ctx context.Context, noted []duplicates.Noted) error
 }

@@ -29,6 +29,7 @@ type judge struct {
 	before func(context.Context) error
 	notes  func(context.Context) error
 	noted  map[record.Partition][]int64
+	begun  []string
 }
 
 func (j *judge) Screen(ctx context.Context, batches []content.Batch) (content.Verdict, error) {
@@ -86,6 +87,12 @@ func (j *judge) set(before, notes func(context.Context) error) {
 	j.before, j.notes = before, notes
 }
 
+func (j *judge) begin(p record.Partition) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.begun = append(j.begun, fmt.Sprintf("%s after %d notes", p.Topic, len(j.noted[p])))
+}
+
 func (j *judge) of(p record.Partition) []int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -107,7 +114,7 @@ func hanging(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 func screened(t *testing.T, files bool, lo pipeline.LaneOptions, opt pipeline.Options, f func(*house, *judge)) {
 	t.Helper()
 	j := &judge{}
-	opt.Screening = &pipeline.Screening{Contents: j, Drop: true, Note: j.note}
+	opt.Screening = &pipeline.Screening{Contents: j, Drop: true, Begin: j.begin, Note: j.note}
 	withLane(t, files, lo, opt, func(h *house) { f(h, j) })
 }
 
@@ -170,6 +177,23 @@ func (h *house) covers(p record.Partition, next int64) {
 	if !set.Covers(checkpoint.Span{From: 0, To: next}) {
 		h.Errorf("%v is covered, want all below %d", set, next)
 	}
+}
+
+// Each assignment is told before anything of it is noted.
+func TestAssignmentsAreTold(t *testing.T) {
+	screened(t, false, pipeline.LaneOptions{}, pipeline.Options{}, func(h *house, j *judge) {
+		h.src.Poll(orders, h.assign(orders), 0, 20)
+		time.Sleep(2 * time.Second)
+		h.src.Revoke(false, orders)
+		time.Sleep(time.Minute)
+		h.assign(bills)
+		h.src.Poll(orders, h.assign(orders), 20, 30)
+		time.Sleep(2 * time.Second)
+		want := fmt.Sprintf("[%[1]s after 0 notes %[2]s after 0 notes %[1]s after 2 notes]", orders.Topic, bills.Topic)
+		if got := fmt.Sprint(j.begun); got != want || len(j.of(orders)) != 3 {
+			t.Errorf("told %s, want %s", got, want)
+		}
+	})
 }
 
 func TestMeasuringDropsNothing(t *testing.T) {
