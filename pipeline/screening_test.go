@@ -291,8 +291,8 @@ func TestWithoutAnAnswerRecordsPass(t *testing.T) {
 	}
 	f(failing("no_leader"), nil, 0, "0 0 0 no_leader:17")
 	f(hanging, nil, 5*time.Second, "0 0 0 timeout:17")
-	f(nil, failing("x"), 0, "17 2 0 trail:17")
-	f(nil, hanging, 10*time.Second, "17 2 0 trail:17")
+	f(nil, failing("x"), 0, "17 2 0 trail:2")
+	f(nil, hanging, 10*time.Second, "17 2 0 trail:2")
 }
 
 // Whoever ignores his context is not waited for either.
@@ -363,7 +363,7 @@ func TestShutdownWhileScreening(t *testing.T) {
 	f(slow(time.Second), nil, 2*time.Second, "17 2 2", 1, 11)
 	f(slow(time.Second), slow(time.Second), 3*time.Second, "17 2 2", 1, 11)
 	f(hanging, nil, 6*time.Second, "0 0 0 stopped:17")
-	f(nil, hanging, 6*time.Second, "17 2 0 stopped:17")
+	f(nil, hanging, 6*time.Second, "17 2 0 stopped:2")
 }
 
 func TestShutdownNamesScreeningThatHangs(t *testing.T) {

@@ -233,17 +233,22 @@ func (s *stage) noted(g *group, err error) {
 	}
 }
 
-// pass lets what is left of a group leave whole.
+// pass lets what is left of a group leave whole. Once it is answered only twins pass that should not have: the others were compared, so that
+// they count as unavailable no more than those that leave without a note.
 func (s *stage) pass(g *group, reason string) {
 	g.over = true
+	for _, t := range g.twins {
+		s.passOne(t.of, len(t.indices), reason)
+	}
 	for _, b := range g.batches {
-		s.passOne(b, reason)
+		s.passOne(b, len(b.offered.Batch.Records), reason)
 	}
 }
 
-func (s *stage) passOne(b *staged, reason string) {
+// passOne lets a batch leave whole unless it may leave already, and counts those of its records that nobody could tell or note.
+func (s *stage) passOne(b *staged, records int, reason string) {
 	if !b.settled {
-		s.counts.Unavailable[reason] += int64(len(b.offered.Batch.Records))
+		s.counts.Unavailable[reason] += int64(records)
 		s.settle(b)
 	}
 }
@@ -267,7 +272,7 @@ func (s *stage) expire(now time.Time) {
 
 func (s *stage) passWaiting(reason string) {
 	for _, b := range s.waiting {
-		s.passOne(b, reason)
+		s.passOne(b, len(b.offered.Batch.Records), reason)
 	}
 	s.waiting = nil
 }
