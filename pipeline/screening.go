@@ -66,7 +66,7 @@ func (c *controller) screen(ctx context.Context, now time.Time) {
 	for g := c.stage.ask(now); g != nil; g = c.stage.ask(now) {
 		c.ask(ctx, g)
 	}
-	for g := c.stage.note(); g != nil; g = c.stage.note() {
+	for g := c.stage.note(now); g != nil; g = c.stage.note(now) {
 		c.note(ctx, g)
 	}
 	c.letLeave(now)
@@ -119,7 +119,7 @@ func (c *controller) tell(s screened) {
 func (c *controller) noteScreened(s screened, now time.Time) {
 	c.sayScreened(s)
 	if s.noted {
-		c.stage.noted(s.group, s.err)
+		c.stage.noted(s.group, s.err, now)
 	} else {
 		c.stage.answered(s.group, s.verdict, s.err, now)
 	}

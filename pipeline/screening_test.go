@@ -295,6 +295,44 @@ func TestWithoutAnAnswerRecordsPass(t *testing.T) {
 	f(nil, hanging, 10*time.Second, "17 2 0 trail:2")
 }
 
+// Notes that hang, while raw takes segments, cost the lanes one long wait and short ones between pauses, and are made again when they are taken.
+func TestNotesThatHangAreNotWaitedForAgainAndAgain(t *testing.T) {
+	screened(t, true, pipeline.LaneOptions{}, pipeline.Options{}, func(h *house, j *judge) {
+		j.set(nil, hanging)
+		e, next := h.assign(orders), int64(0)
+		poll := func() {
+			h.src.Poll(orders, e, next, next+10)
+			next += 10
+			time.Sleep(time.Second)
+		}
+		for range 13 {
+			poll()
+		}
+		for range 60 {
+			poll()
+			synctest.Wait()
+			set, _ := h.lane.Coverage(orders)
+			if behind := next - set.ContiguousFrom(0); behind > 30 {
+				t.Errorf("after %d records %d wait", next, behind)
+			}
+		}
+		hung := next
+		j.set(nil, nil)
+		for range 15 {
+			poll()
+		}
+		time.Sleep(5 * time.Second)
+		h.covers(orders, next)
+		d := h.status().Dedup
+		if lost := d.Duplicates - d.Dropped; d.Unavailable["trail"] != lost || d.Dropped < 4 || int64(len(j.of(orders))) != d.Dropped {
+			t.Errorf("%+v, %d were noted", d, len(j.of(orders)))
+		}
+		if dropped := j.of(orders); len(dropped) == 0 || dropped[0] < hung-40 || dropped[len(dropped)-1] < next-20 {
+			t.Errorf("of %d records, %d while notes hung, %v are dropped", next, hung, dropped)
+		}
+	})
+}
+
 // Whoever ignores his context is not waited for either.
 func TestTheDeafAreNotWaitedFor(t *testing.T) {
 	let := make(chan struct{})
