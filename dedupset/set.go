@@ -20,8 +20,8 @@ type set struct {
 
 	oldest, next uint64 // rows that are known; next-oldest is at most the cap, but for rows that a smaller cap found young
 	marks        marks
-	settled      uint64 // rows before it are no longer young, and may be evicted
-	young        marks  // of rows from settled on
+	settled      uint64        // rows before it are no longer young, and may be evicted
+	young        marks         // of rows from settled on
 	lost         time.Duration // every claim that was evicted early came before
 	claimed      uint64        // rows asked about
 	twins        uint64        // of them held by another record
