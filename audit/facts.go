@@ -6,7 +6,7 @@
 //   - raw's chain is contiguous from its genesis on, and what it holds can be read;
 //   - every sink is a subset of raw;
 //   - every offset of raw is in the sink's coverage, or named by the trail, or pending: younger than the sink's deadline;
-//   - of a record that was dropped as a duplicate, the one that stands for it was not rejected by that sink.
+//   - of a record that was dropped as a duplicate, the one that stands for it was not rejected by that sink, or one of them is there.
 //
 // A recorded gap is a loss. Coverage is the sink's own, never what this program wrote down elsewhere; where the sink is away, the
 // copies beside raw stand in, and the report says so.
@@ -75,7 +75,7 @@ type Holding struct {
 	Coverage checkpoint.SpanSet // the sink's own; where it is away, the copies'
 	Copies   checkpoint.SpanSet // what the copies beside raw say
 	Trail    map[string]checkpoint.SpanSet
-	Twins    checkpoint.SpanSet // records that were dropped, whose standing record the sink has rejected, and that it has not got
+	Twins    checkpoint.SpanSet // records that were dropped for one that the sink has rejected, and of which it has neither
 	Young    int64              // offsets from here on were stored within the sink's deadline; Never where none were
 	Rows     []Rows             // the spans that were counted; nil where rows were not asked for
 	Uncount  string             // why rows could not be counted

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/record"
@@ -246,17 +248,40 @@ func (j *judge) missing(p record.Partition, s SinkFacts, h *Holding, missing []c
 	}
 }
 
-// twins tells which content the sink lacks because it was dropped for the sake of a record that the sink then rejected.
+// firstTwins is how many offsets a finding names of the twins of a partition.
+const firstTwins = 5
+
+// twins tells which content the sink lacks because it was dropped for the sake of a record that the sink then rejected: once, with one
+// command, however many they are and wherever they lie.
 func (j *judge) twins(p record.Partition, s SinkFacts, twins checkpoint.SpanSet, out *SinkReport) {
-	for _, t := range twins.Spans() {
-		out.unaccounted(t)
-		what := fmt.Sprintf("sink %s was not given %v of %v, duplicates of records that it has rejected", s.Name, t, p)
-		if s.Files {
-			j.found(p, "twin", s.Name, &t, "%s; the file that covers them is written, and nothing can be added to it", what)
-			continue
-		}
-		j.found(p, "twin", s.Name, &t, "%s; with the node running this writes them:\n%s", what, j.remedy(p, s.Name, t))
+	spans := twins.Spans()
+	if len(spans) == 0 {
+		return
 	}
+	for _, t := range spans {
+		out.unaccounted(t)
+	}
+	whole := checkpoint.Span{From: spans[0].From, To: spans[len(spans)-1].To}
+	what := fmt.Sprintf("sink %s was not given %d records of %v (%s), duplicates of records that it has rejected and has not got", s.Name, twins.Len(), p, firstOf(twins))
+	if s.Files {
+		j.found(p, "twin", s.Name, &whole, "%s; the files that cover them are written, and nothing can be added to those", what)
+		return
+	}
+	j.found(p, "twin", s.Name, &whole, "%s; with the node running this gives it these, of which it rejects again what it does not take:\n%s", what, j.remedy(p, s.Name, whole))
+}
+
+// firstOf names the first offsets of a set.
+func firstOf(set checkpoint.SpanSet) string {
+	var first []string
+	for _, s := range set.Spans() {
+		for o := s.From; o < s.To && len(first) <= firstTwins; o++ {
+			first = append(first, strconv.FormatInt(o, 10))
+		}
+	}
+	if len(first) > firstTwins {
+		first[firstTwins] = "…"
+	}
+	return "offsets " + strings.Join(first, ", ")
 }
 
 // orphans tells what was dropped for the sake of records that nobody has any more: its content is in no sink that left it out.

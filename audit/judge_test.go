@@ -154,23 +154,28 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestTwinsInTheText(t *testing.T) {
-	f := func(files bool, want, not string) {
+	f := func(files bool, twins checkpoint.SpanSet, want, not string) {
 		t.Helper()
 		var b strings.Builder
 		r := Judge(whole(func(f *Facts, p *PartitionFacts, h *Holding) {
-			f.Sinks[0].Files, p.Dropped, h.Twins = files, 3, set(7, 8)
+			f.Sinks[0].Files, p.Dropped, h.Twins = files, 70, twins
 		}), false)
 		if err := r.WriteText(&b); err != nil {
 			t.Fatal(err)
 		}
 		s := r.Partitions[0].Sinks[0]
-		if !strings.Contains(b.String(), want) || strings.Contains(b.String(), not) || !strings.Contains(b.String(), "duplicate 3") || s.Unaccounted != 1 || s.LeftOut["duplicate"] != 3 {
+		if !strings.Contains(b.String(), want) || strings.Contains(b.String(), not) || !strings.Contains(b.String(), "duplicate 70") || s.Unaccounted != twins.Len() || s.LeftOut["duplicate"] != 70 || len(r.Findings) != 1 {
 			t.Errorf("%+v\n%s", s, b.String())
 		}
 	}
 	const remedy = "twgd recover -c FILE --stream orders --sink lake --topic orders --partition 0 --from 7 --to 8"
-	f(false, remedy, "nothing can be added")
-	f(true, "nothing can be added", remedy)
+	f(false, set(7, 8), remedy, "nothing can be added")
+	f(true, set(7, 8), "nothing can be added", remedy)
+	f(false, set(7, 8), "given 1 records of", "…")
+	f(false, set(7, 9, 12, 15), "given 5 records of", "…")
+	f(false, set(7, 9, 12, 15), "offsets 7, 8, 12, 13, 14)", "…")
+	f(false, set(7, 9, 12, 15, 40, 60), "(offsets 7, 8, 12, 13, 14, …)", "15,")
+	f(false, set(7, 9, 12, 15, 40, 60), "--from 7 --to 60", "--from 12")
 }
 
 func TestNotesOnRowsThatPassedWhole(t *testing.T) {

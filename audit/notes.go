@@ -9,6 +9,7 @@ import (
 	"github.com/stream-arrow/twgd/avrofile"
 	"github.com/stream-arrow/twgd/checkpoint"
 	"github.com/stream-arrow/twgd/pipeline/duplicates"
+	"github.com/stream-arrow/twgd/pipeline/trail"
 	"github.com/stream-arrow/twgd/record"
 )
 
@@ -42,69 +43,112 @@ func (a *auditor) readNotes(ctx context.Context, f *PartitionFacts) {
 		return
 	}
 	var count int64
+	pairs := make([][]pair, len(f.Sinks))
 	err := a.notes.Each(ctx, f.Partition, checkpoint.Span{From: f.Chain.Genesis, To: f.Chain.Next}, func(named []duplicates.Dropped) {
 		for i := range named {
 			if i == 0 || named[i].Offset != named[i-1].Offset {
 				count++
 			}
-			a.twins(f, &named[i])
+			a.twins(f, &named[i], pairs)
 		}
 	})
 	a.notesFault(err)
 	f.Dropped = count
 	for i := range f.Sinks {
-		a.askForTwins(ctx, f.Partition, i, &f.Sinks[i])
+		f.Sinks[i].Twins = a.twinsOf(ctx, f.Partition, i, pairs[i])
 	}
 }
 
 func (a *auditor) anyRejects() bool {
-	return slices.ContainsFunc(a.Sinks, func(s Sink) bool { return a.trail.MissesAny(s.Name) })
+	return slices.ContainsFunc(a.Sinks, func(s Sink) bool { return a.trail.RejectsAny(s.Name) })
 }
 
-// twins notes the sinks that were not given a record although they have rejected the one that stands for it.
-func (a *auditor) twins(f *PartitionFacts, d *duplicates.Dropped) {
-	one := checkpoint.Span{From: d.Offset, To: d.Offset + 1}
+// pair is a record that a sink was not given, and the one that stands for it, which the sink rejected.
+type pair struct {
+	twin   int64
+	stands trail.Rejected
+}
+
+// twins notes the sinks that were not given a record although they once rejected the one that stands for it.
+func (a *auditor) twins(f *PartitionFacts, d *duplicates.Dropped, pairs [][]pair) {
 	for i := range a.Sinks {
 		h := &f.Sinks[i]
-		if !a.trail.Misses(a.Sinks[i].Name, d.Stands) || !h.Coverage.Covers(one) {
+		at, ok := a.trail.Rejected(a.Sinks[i].Name, d.Stands)
+		if !ok || !h.Coverage.Covers(only(d.Offset)) {
 			continue
 		}
 		rejected := false // itself, when recovery wrote it
 		for _, set := range h.Trail {
-			rejected = rejected || set.Covers(one)
+			rejected = rejected || set.Covers(only(d.Offset))
 		}
 		if !rejected {
-			h.Twins.Add(one)
+			pairs[i] = append(pairs[i], pair{d.Offset, at})
 		}
 	}
+}
+
+func only(offset int64) checkpoint.Span { return checkpoint.Span{From: offset, To: offset + 1} }
+
+// twinsOf are those whose content a sink lacks: it has neither them, which recovery may have written, nor one that stands for them, which it
+// may have taken at a later attempt. Into a file nothing comes later. Where the sink cannot be asked, all are left.
+func (a *auditor) twinsOf(ctx context.Context, p record.Partition, i int, pairs []pair) (twins checkpoint.SpanSet) {
+	s := &a.facts.Sinks[i]
+	for _, of := range pairs {
+		twins.Add(only(of.twin))
+	}
+	if len(pairs) == 0 || s.Away != "" || s.Refuse != "" {
+		return twins
+	}
+	for _, had := range a.there(ctx, i, p, twins).Spans() {
+		twins.Remove(had)
+	}
+	if s.Files || twins.Len() == 0 {
+		return twins
+	}
+	standing := map[record.Partition]checkpoint.SpanSet{}
+	for _, of := range pairs {
+		if at := of.stands; at != (trail.Rejected{}) && twins.Covers(only(of.twin)) {
+			set := standing[at.Partition]
+			set.Add(only(at.Offset))
+			standing[at.Partition] = set
+		}
+	}
+	for q, set := range standing {
+		standing[q] = a.there(ctx, i, q, set)
+	}
+	var lacking checkpoint.SpanSet
+	for _, of := range pairs {
+		if twins.Covers(only(of.twin)) && !standing[of.stands.Partition].Covers(only(of.stands.Offset)) {
+			lacking.Add(only(of.twin))
+		}
+	}
+	return lacking
 }
 
 // spansAtOnce bounds how many spans a sink is asked about at once.
 const spansAtOnce = 1000
 
-// askForTwins takes out those that the sink has all the same: recovery writes them. Where it cannot be asked, all are left.
-func (a *auditor) askForTwins(ctx context.Context, p record.Partition, i int, h *Holding) {
-	if s := &a.facts.Sinks[i]; h.Twins.Len() == 0 || s.Away != "" || s.Refuse != "" {
-		return
-	}
+// there are the offsets of a set that sink i has: none where it does not answer.
+func (a *auditor) there(ctx context.Context, i int, p record.Partition, set checkpoint.SpanSet) (there checkpoint.SpanSet) {
 	var ones []checkpoint.Span
-	for _, s := range h.Twins.Spans() {
+	for _, s := range set.Spans() {
 		for o := s.From; o < s.To; o++ {
-			ones = append(ones, checkpoint.Span{From: o, To: o + 1})
+			ones = append(ones, only(o))
 		}
 	}
 	for some := range slices.Chunk(ones, spansAtOnce) {
 		rows, err := a.Sinks[i].Sink.Count(ctx, p, some)
 		if err != nil {
 			a.facts.Sinks[i].fault(err)
-			return
+			return there
 		}
 		for n := range some {
 			if rows[n] > 0 {
-				h.Twins.Remove(some[n])
+				there.Add(some[n])
 			}
 		}
 	}
+	return there
 }
 
 // notesAhead is of how many offsets notes are read ahead.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stream-arrow/twgd/pipeline/duplicates"
 	"github.com/stream-arrow/twgd/pipeline/trail"
 	"github.com/stream-arrow/twgd/record"
+	"github.com/stream-arrow/twgd/sinks"
 )
 
 // note notes records of the world as dropped, all for the record of offset 90.
@@ -113,6 +115,32 @@ func TestAuditFindsTwinsOfARejectedRecord(t *testing.T) {
 		w.reject("lake", 42)
 		w.wants("the other was rejected too", nil, "accounted")
 	})
+}
+
+// The sink has taken the record that it rejected before: its twins need nobody. Into a file nothing comes later, so that it is not asked.
+func TestAuditLeavesTwinsOfARecordThatWasTakenLater(t *testing.T) {
+	both(t, func(w *world) {
+		w.note(40, 50, 42, 43)
+		w.noteFor([2]int64{60, 91}, [2]int64{60, 90})
+		w.reject("lake", 90)
+		w.without(42, 43, 60, 90)
+		w.wants("it is not there", nil, "unaccounted; twin [42, 61)")
+		w.without(42, 43, 60)
+		w.wants("it is", nil, "accounted")
+		w.wants("rows", rows, "accounted")
+		w.reject("lake", 91)
+		w.without(42, 43, 60, 91)
+		w.wants("one of two is not", nil, "unaccounted; twin [60, 61)")
+		w.opt.Sinks[0].Cuts = noCuts{}
+		w.wants("files", nil, "unaccounted; twin [42, 61)")
+	})
+}
+
+// noCuts has no empty cut.
+type noCuts struct{ sinks.Cuts }
+
+func (noCuts) Empties(context.Context, record.Partition) (checkpoint.SpanSet, error) {
+	return checkpoint.SpanSet{}, nil
 }
 
 func TestAuditNamesDamagedNotes(t *testing.T) {

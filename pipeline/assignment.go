@@ -22,6 +22,9 @@ func (c *controller) assign(a sources.Assignment) {
 		backoff: flow.Backoff{Base: 100 * time.Millisecond, Max: 10 * time.Second},
 		urgent:  !c.leaving.IsZero(), told: -1, place: -1,
 	}
+	if s := c.opt.Screening; s != nil && s.Begin != nil {
+		s.Begin(a.Partition)
+	}
 	for _, l := range c.opt.Lanes {
 		l.assigned(a.Partition)
 	}

@@ -20,6 +20,10 @@ type Screening struct {
 	}
 	Drop bool // twins do not reach the lanes; otherwise they are only counted
 
+	// Begin is told of each assignment of a partition before anything of it is noted: another process may have had the partition, and noted,
+	// since this one did. It does not wait. nil: nobody needs to know.
+	Begin func(p record.Partition)
+
 	// Note makes durable what is about to be dropped: all of it when it returns nil. Used with Drop only, and called from several goroutines.
 	Note func(ctx context.Context, noted []duplicates.Noted) error
 }
@@ -62,7 +66,7 @@ func (c *controller) screen(ctx context.Context, now time.Time) {
 	for g := c.stage.ask(now); g != nil; g = c.stage.ask(now) {
 		c.ask(ctx, g)
 	}
-	for g := c.stage.note(); g != nil; g = c.stage.note() {
+	for g := c.stage.note(now); g != nil; g = c.stage.note(now) {
 		c.note(ctx, g)
 	}
 	c.letLeave(now)
@@ -115,7 +119,7 @@ func (c *controller) tell(s screened) {
 func (c *controller) noteScreened(s screened, now time.Time) {
 	c.sayScreened(s)
 	if s.noted {
-		c.stage.noted(s.group, s.err)
+		c.stage.noted(s.group, s.err, now)
 	} else {
 		c.stage.answered(s.group, s.verdict, s.err, now)
 	}

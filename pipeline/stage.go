@@ -6,6 +6,7 @@ import (
 
 	"github.com/stream-arrow/twgd/pipeline/content"
 	"github.com/stream-arrow/twgd/pipeline/duplicates"
+	"github.com/stream-arrow/twgd/pipeline/flow"
 	"github.com/stream-arrow/twgd/record"
 )
 
@@ -18,7 +19,9 @@ import (
 // follow each other. In what order partitions leave does not matter.
 //
 // Nothing here can hang. What is asked or noted is given up once its bound has passed, and where every slot is taken by something that does
-// not even end when it is told to, nothing waits for a slot any more. What is given up leaves whole.
+// not even end when it is told to, nothing waits for a slot any more. What is given up leaves whole. Claims keep off by themselves what does not
+// answer; for notes there is a circuit here, so that raw's store, where it takes segments and hangs on notes, does not hold up the lanes again
+// and again: while it is open what has twins leaves whole at once, but for a probe at a time, whose bound is short.
 //
 // Invariants: a batch leaves once. Without rows it leaves only after its note is durable, else whole. bytes is what all that has not left
 // has taken of the budget.
@@ -28,8 +31,9 @@ type stage struct {
 	lines   map[record.Partition][]*staged // all that has not left, in the order it came
 	asking  desk
 	noting  desk
-	answers []*group  // whose twins are to be noted, without a slot yet
-	ready   []*staged // may leave
+	circuit flow.Circuit // of notes
+	answers []*group     // whose twins are to be noted, without a slot yet
+	ready   []*staged    // may leave
 	bytes   int64
 	counts  DedupStatus
 }
@@ -46,6 +50,8 @@ type group struct {
 	batches []*staged
 	bound   time.Time // when its batches go on without the outcome
 	twins   []twins   // what is being noted
+	begun   time.Time // when that was begun
+	probe   bool      // it is to find out whether notes are taken again
 	over    bool      // they have gone on
 }
 
@@ -67,6 +73,9 @@ const (
 	groups       = 4                // asked about at a time, and as many noted
 	askBound     = 5 * time.Second  // far above what a claim waits by itself
 	noteBound    = 10 * time.Second // from the answer on
+	probeBound   = 2 * time.Second  // of a note while the circuit is open; a failure that takes longer is one that hung
+	firstPause   = time.Second      // of the circuit
+	longestPause = 10 * time.Second
 )
 
 // Reasons of the stage's own why a batch leaves whole.
@@ -78,7 +87,8 @@ const (
 
 func newStage(drop bool) *stage {
 	return &stage{drop: drop, lines: map[record.Partition][]*staged{}, asking: desk{slots: groups}, noting: desk{slots: groups},
-		counts: DedupStatus{Unavailable: map[string]int64{}, Unkeyed: map[string]int64{}}}
+		circuit: flow.Circuit{First: firstPause, Longest: longestPause},
+		counts:  DedupStatus{Unavailable: map[string]int64{}, Unkeyed: map[string]int64{}}}
 }
 
 // put takes a batch that was stored. Where there is nothing to ask about, it leaves behind those before it.
@@ -205,23 +215,42 @@ func twinsOf(g *group, all []content.Twin) (out []twins) {
 	return out
 }
 
-// note is the next group whose twins are to be made durable; nil where there is none or no slot is free.
-func (s *stage) note() *group {
-	if len(s.answers) == 0 || s.noting.full() {
-		return nil
+// note is the next group whose twins are to be made durable; nil where there is none or no slot is free. While the circuit is open groups
+// wait for nothing.
+func (s *stage) note(now time.Time) *group {
+	for len(s.answers) > 0 {
+		full := s.noting.full()
+		if full && s.circuit.Closed() {
+			return nil
+		}
+		g := s.answers[0]
+		s.answers = slices.Delete(s.answers, 0, 1)
+		if !s.circuit.Closed() {
+			if full || !s.circuit.Probe(now) {
+				s.pass(g, unscreenedTrail)
+				continue
+			}
+			g.probe, g.bound = true, now.Add(probeBound)
+		}
+		g.begun = now
+		s.noting.begin(g)
+		return g
 	}
-	g := s.answers[0]
-	s.answers = slices.Delete(s.answers, 0, 1)
-	s.noting.begin(g)
-	return g
+	return nil
 }
 
 // noted takes how it ended. Only what is durable is left out.
-func (s *stage) noted(g *group, err error) {
+func (s *stage) noted(g *group, err error, now time.Time) {
 	s.noting.end(g)
-	switch {
-	case g.over:
+	if g.over {
 		return
+	}
+	if err != nil && !now.Before(g.begun.Add(probeBound)) {
+		s.hung(g, now)
+	} else {
+		s.circuit.Answered(g.probe)
+	}
+	switch {
 	case err != nil:
 		s.pass(g, unscreenedTrail)
 		return
@@ -233,17 +262,34 @@ func (s *stage) noted(g *group, err error) {
 	}
 }
 
-// pass lets what is left of a group leave whole.
-func (s *stage) pass(g *group, reason string) {
-	g.over = true
-	for _, b := range g.batches {
-		s.passOne(b, reason)
+// hung takes that a note got no answer in time. When that opens the circuit, the notes under way have no more time than a probe.
+func (s *stage) hung(g *group, now time.Time) {
+	if !s.circuit.Hung(now, g.probe) {
+		return
+	}
+	for _, other := range s.noting.under {
+		if short := now.Add(probeBound); short.Before(other.bound) {
+			other.bound = short
+		}
 	}
 }
 
-func (s *stage) passOne(b *staged, reason string) {
+// pass lets what is left of a group leave whole. Once it is answered only twins pass that should not have: the others were compared, so that
+// they count as unavailable no more than those that leave without a note.
+func (s *stage) pass(g *group, reason string) {
+	g.over = true
+	for _, t := range g.twins {
+		s.passOne(t.of, len(t.indices), reason)
+	}
+	for _, b := range g.batches {
+		s.passOne(b, len(b.offered.Batch.Records), reason)
+	}
+}
+
+// passOne lets a batch leave whole unless it may leave already, and counts those of its records that nobody could tell or note.
+func (s *stage) passOne(b *staged, records int, reason string) {
 	if !b.settled {
-		s.counts.Unavailable[reason] += int64(len(b.offered.Batch.Records))
+		s.counts.Unavailable[reason] += int64(records)
 		s.settle(b)
 	}
 }
@@ -251,13 +297,12 @@ func (s *stage) passOne(b *staged, reason string) {
 // expire lets go of what has waited for its bound, and of everything that waits for slots which are all taken by what hangs.
 func (s *stage) expire(now time.Time) {
 	s.asking.expire(now, func(g *group) { s.pass(g, unscreenedTimeout) })
-	s.noting.expire(now, func(g *group) { s.pass(g, unscreenedTrail) })
+	s.noting.expire(now, func(g *group) { s.pass(g, unscreenedTrail); s.hung(g, now) })
 	if s.asking.stuck() {
 		s.passWaiting(unscreenedTimeout)
 	}
-	stuck := s.noting.stuck()
 	s.answers = slices.DeleteFunc(s.answers, func(g *group) bool {
-		gone := stuck || !now.Before(g.bound)
+		gone := !now.Before(g.bound)
 		if gone {
 			s.pass(g, unscreenedTrail)
 		}
@@ -267,7 +312,7 @@ func (s *stage) expire(now time.Time) {
 
 func (s *stage) passWaiting(reason string) {
 	for _, b := range s.waiting {
-		s.passOne(b, reason)
+		s.passOne(b, len(b.offered.Batch.Records), reason)
 	}
 	s.waiting = nil
 }

@@ -221,7 +221,7 @@ func (s *story) lane(table *pipetest.Table, copies *coverage.Publisher) *pipelin
 			Genesis: func(context.Context, record.Partition) (int64, error) { return 0, nil }})
 	}
 	if s.twins != nil {
-		opt.Duplicates = s.twins.leaveOut(opt.Name)
+		opt.Duplicates = s.twins.leaveOut(opt.Name, table.Count)
 	}
 	if s.fleet != nil {
 		opt.Covered = func(p record.Partition, set checkpoint.SpanSet) { copies.Covered(opt.Name, p, set) }

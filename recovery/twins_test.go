@@ -106,8 +106,8 @@ func (w *twins) note(noted []duplicates.Noted) {
 	}
 }
 
-func (w *twins) leaveOut(sink string) pipeline.Duplicates {
-	return recovery.LeaveOut(duplicates.NewReader(w.bucket, "s"), rejects.NewIndex(w.bucket, "s"), sink, nil)
+func (w *twins) leaveOut(sink string, rows recovery.Rows) pipeline.Duplicates {
+	return recovery.LeaveOut(duplicates.NewReader(w.bucket, "s"), rejects.NewIndex(w.bucket, "s"), sink, rows, nil)
 }
 
 // fault is well for a while and away for another, as a leader that changes.

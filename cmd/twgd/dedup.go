@@ -77,7 +77,7 @@ func (d *dedup) screening(r *rejects) *pipeline.Screening {
 	if d == nil {
 		return nil
 	}
-	return &pipeline.Screening{Contents: d.screen, Drop: d.mode == "drop", Note: func(ctx context.Context, noted []duplicates.Noted) error {
+	return &pipeline.Screening{Contents: d.screen, Drop: d.mode == "drop", Begin: d.notes.Forget, Note: func(ctx context.Context, noted []duplicates.Noted) error {
 		err := d.notes.Append(ctx, noted)
 		for i := range noted {
 			if err == nil {

@@ -243,7 +243,9 @@ func (s *stream) openLane(ctx context.Context, r *rooms, bucket store.Bucket, c 
 	}
 	r.sinks = append(r.sinks, sink)
 	var chains sinks.Cuts
+	count := recovery.Rows(sink.Count)
 	if sink.Traits().Cuts {
+		count = nil
 		chains = cuts.New(cuts.Options{Bucket: bucket, Stream: s.cfg.Name, Sink: c.Name, Cell: int64(s.cfg.Recovery.Window), Genesis: genesisOf(r.raw)})
 	}
 	r.lanes = append(r.lanes, pipeline.NewLane(pipeline.LaneOptions{
@@ -251,7 +253,7 @@ func (s *stream) openLane(ctx context.Context, r *rooms, bucket store.Bucket, c 
 		Deadline: time.Duration(c.Deadline), Queue: int64(c.Queue), MaxRecord: int64(c.MaxRecord),
 		Report:     func(ctx context.Context, list []sinks.Reject) error { return r.rejects.report(ctx, c.Name, list) },
 		Covered:    func(p record.Partition, set checkpoint.SpanSet) { r.copies.Covered(c.Name, p, set) },
-		Duplicates: recovery.LeaveOut(r.rejects.notes, r.rejects.index, c.Name, s.log),
+		Duplicates: recovery.LeaveOut(r.rejects.notes, r.rejects.index, c.Name, count, s.log),
 		Metrics:    s.node.pipes, Log: s.log,
 	}))
 	return nil

@@ -93,8 +93,21 @@ func (t *Table) Coverage(ctx context.Context, p record.Partition) (checkpoint.Sp
 }
 
 // Count implements sinks.Sink.
-func (t *Table) Count(context.Context, record.Partition, []checkpoint.Span) ([]int64, error) {
-	return nil, nil
+func (t *Table) Count(ctx context.Context, p record.Partition, spans []checkpoint.Span) ([]int64, error) {
+	if err := t.call(ctx, "count"); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := make([]int64, len(spans))
+	for i, s := range spans {
+		for o, n := range t.rows[p] {
+			if o >= s.From && o < s.To {
+				counts[i] += int64(n)
+			}
+		}
+	}
+	return counts, nil
 }
 
 // Close implements sinks.Sink.

@@ -212,6 +212,60 @@ func TestGoesOnAfterAStart(t *testing.T) {
 	})
 }
 
+// A partition wanders from one process to another and back: the count goes on from what the other had, and nothing is listed while the
+// partition stays.
+func TestCountsOnAfterWandering(t *testing.T) {
+	c := &counting{Bucket: faultbucket.New()}
+	s := &shop{T: t, bucket: c}
+	a, b := s.writer("a"), s.writer("b")
+	at := int64(0)
+	f := func(w *Writer, total int64, most int) {
+		t.Helper()
+		c.read, c.lists = nil, 0
+		s.add(w, noted(at, at+100, at+7, at+8))
+		if at += 100; c.lists+len(c.read) > most {
+			t.Errorf("an append makes %d listings and %d reads, want no more than %d", c.lists, len(c.read), most)
+		}
+		totals, err := NewReader(s.bucket, "s").Totals(t.Context())
+		if err != nil || totals[orders] != total {
+			t.Errorf("%v dropped, want %d, %v", totals, total, err)
+		}
+	}
+	a.Forget(orders)
+	f(a, 2, 10)
+	f(a, 4, 0)
+	b.Forget(orders)
+	f(b, 6, 10)
+	f(b, 8, 0)
+	f(b, 10, 0)
+	f(b, 12, 0)
+	f(b, 14, 0)
+	a.Forget(bills)
+	a.Forget(orders)
+	f(a, 16, 10)
+	f(a, 18, 0)
+	b.Forget(orders)
+	f(b, 20, 10)
+	a.Forget(orders)
+	f(a, 22, 10)
+
+	a.Forget(orders) // what cannot be read for damage is not forgotten
+	for _, k := range s.keys() {
+		body, err := c.Bucket.Read(t.Context(), k)
+		if err == nil {
+			body[len(body)-20] ^= 1
+			err = c.Replace(t.Context(), k, body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.add(a, noted(at, at+100, at+7))
+	if totals, err := NewReader(s.bucket, "s").Totals(t.Context()); totals[orders] != 23 {
+		t.Errorf("%v dropped, %v", totals, err)
+	}
+}
+
 // An append fails, and so does the cut of what it left: the writer goes on in another file.
 func TestGoesOnAfterAFailedAppend(t *testing.T) {
 	s := localShop(t, 1)
@@ -349,11 +403,19 @@ func TestNamesAllThatStand(t *testing.T) {
 	}
 }
 
-// counting counts what is read.
+// counting counts what is read and listed.
 type counting struct {
 	store.Bucket
-	mu   sync.Mutex
-	read []string
+	mu    sync.Mutex
+	read  []string
+	lists int
+}
+
+func (c *counting) List(ctx context.Context, prefix, after string, limit int) ([]store.Entry, error) {
+	c.mu.Lock()
+	c.lists++
+	c.mu.Unlock()
+	return c.Bucket.List(ctx, prefix, after, limit)
 }
 
 func (c *counting) Read(ctx context.Context, key string) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stream-arrow/twgd/record"
 	"github.com/stream-arrow/twgd/store"
@@ -96,6 +97,16 @@ func (w *Writer) part(p record.Partition) *part {
 	return w.parts[p]
 }
 
+// Forget lets the next append of p learn anew what was counted: the process was given p again, and others may have noted meanwhile. It does
+// no I/O. A directory of this process alone has no others.
+func (w *Writer) Forget(p record.Partition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if pt := w.parts[p]; pt != nil && !w.opt.Local {
+		pt.stale.Store(true)
+	}
+}
+
 // Close closes what is open. It waits for appends under way; later ones fail.
 func (w *Writer) Close() error {
 	w.mu.Lock()
@@ -128,6 +139,7 @@ type part struct {
 	p      record.Partition
 	folder folder
 	turn   chan struct{}
+	stale  atomic.Bool // others may have counted; set without the turn
 	known  bool
 	total  int64
 	file   *growing // nil where the next block begins a file
@@ -167,8 +179,12 @@ func (pt *part) append(ctx context.Context, noted []Noted) error {
 	return err
 }
 
-// learn finds once what earlier writers have counted. Where that cannot be read for damage, which audit names, the count begins anew.
+// learn finds what other writers have counted: once, and once each time that the partition may have been another's. Where that cannot be
+// read for damage, which audit names, the count goes on from what is known.
 func (pt *part) learn(ctx context.Context) error {
+	if pt.stale.Swap(false) {
+		pt.known = false
+	}
 	if pt.known {
 		return nil
 	}
@@ -179,7 +195,7 @@ func (pt *part) learn(ctx context.Context) error {
 	if err != nil {
 		pt.w.opt.Log.Warn("the notes of duplicates are damaged, their count is too low from here on", "partition", pt.p.String(), "error", err)
 	}
-	pt.total, pt.known = t.counts[pt.p], true
+	pt.total, pt.known = max(pt.total, t.counts[pt.p]), true
 	return nil
 }
 

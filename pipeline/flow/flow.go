@@ -1,5 +1,5 @@
-// Package flow is the arithmetic of holding back: a budget of bytes, the order in which partitions wait for it, and the pauses
-// between attempts. It has no goroutine, no clock and no randomness of its own, and is not safe for concurrent use: one goroutine
+// Package flow is the arithmetic of holding back: a budget of bytes, the order in which partitions wait for it, the pauses
+// between attempts, and when none is worth its wait. It has no goroutine, no clock and no randomness of its own, and is not safe for concurrent use: one goroutine
 // owns a value and is told what happens.
 package flow
 

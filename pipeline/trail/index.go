@@ -19,13 +19,26 @@ type Index struct {
 	mu     struct {
 		sync.Mutex
 		spans map[place]map[string]*checkpoint.SpanSet
-		tails map[string]map[[8]byte]struct{} // by sink, of the ids of records that it misses
+		tails map[string]map[[8]byte]spot            // by sink, of the ids of records that it refused
+		parts map[record.Partition]*record.Partition // each once, for the spots
 	}
 }
 
 type place struct {
 	sink      string
 	partition record.Partition
+}
+
+// spot is where a record lies. Two records whose ids end alike have none: partition is nil.
+type spot struct {
+	partition *record.Partition
+	offset    int64
+}
+
+// Rejected is where a record lies that a sink refused.
+type Rejected struct {
+	Partition record.Partition
+	Offset    int64
 }
 
 // Count is how many offsets of a stream a sink misses for one reason.
@@ -37,7 +50,7 @@ type Count struct {
 func NewIndex(bucket store.Bucket, stream string) *Index {
 	x := &Index{bucket: bucket, stream: stream, load: make(chan struct{}, 1), next: map[string]int64{}}
 	x.mu.spans = map[place]map[string]*checkpoint.SpanSet{}
-	x.mu.tails = map[string]map[[8]byte]struct{}{}
+	x.mu.tails, x.mu.parts = map[string]map[[8]byte]spot{}, map[record.Partition]*record.Partition{}
 	return x
 }
 
@@ -74,22 +87,35 @@ func (x *Index) Add(e Entry) {
 		return
 	}
 	if x.mu.tails[e.Sink] == nil {
-		x.mu.tails[e.Sink] = map[[8]byte]struct{}{}
+		x.mu.tails[e.Sink] = map[[8]byte]spot{}
 	}
-	x.mu.tails[e.Sink][e.ID.Tail()] = struct{}{}
+	if x.mu.parts[e.Partition] == nil {
+		x.mu.parts[e.Partition] = &e.Partition
+	}
+	here, tail := spot{x.mu.parts[e.Partition], e.Span.From}, e.ID.Tail()
+	if was, ok := x.mu.tails[e.Sink][tail]; ok && was != here {
+		here = spot{}
+	}
+	x.mu.tails[e.Sink][tail] = here
 }
 
-// Misses reports whether sink misses the record whose id ends so.
-func (x *Index) Misses(sink string, tail [8]byte) bool {
+// Rejected is where the record lies whose id ends so, if sink refused it. The trail does not know whether a later attempt was taken: only the
+// sink does. A place without a partition is one that is not known, since the ids of two records end so.
+func (x *Index) Rejected(sink string, tail [8]byte) (at Rejected, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	_, one := x.mu.tails[sink][tail]
-	_, all := x.mu.tails[""][tail]
-	return one || all
+	s, ok := x.mu.tails[sink][tail]
+	if !ok {
+		s, ok = x.mu.tails[""][tail]
+	}
+	if s.partition != nil {
+		at = Rejected{*s.partition, s.offset}
+	}
+	return at, ok
 }
 
-// MissesAny reports whether there is a record at all that sink misses.
-func (x *Index) MissesAny(sink string) bool {
+// RejectsAny reports whether there is a record at all that sink refused.
+func (x *Index) RejectsAny(sink string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.mu.tails[sink])+len(x.mu.tails[""]) > 0

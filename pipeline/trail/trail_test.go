@@ -352,36 +352,41 @@ func TestIndex(t *testing.T) {
 	f("map[oversize:[20, 25) sink:[1, 4) [9, 10) [50, 51)]", "map[{db oversize}:5 {db sink}:5 {lake sink}:1]")
 }
 
-// The index knows by its tail what a sink misses, and what all do.
-func TestIndexKnowsWhatASinkMisses(t *testing.T) {
+// The index knows by its tail what a sink refused, and what all did, and where it lies.
+func TestIndexKnowsWhatASinkRejected(t *testing.T) {
 	b := faultbucket.New()
 	x := NewIndex(b, "s")
-	f := func(sink string, n byte, want bool) {
+	f := func(sink string, n byte, want int64) {
 		t.Helper()
-		if got := x.Misses(sink, [8]byte{7: n}); got != want {
-			t.Errorf("sink %q misses %d: %v", sink, n, got)
+		at, ok := x.Rejected(sink, [8]byte{7: n})
+		if ok != (want >= 0) || ok && want < 100 && (at.Offset != want || at.Partition != entry(1).Partition) || want == 100 && at != (Rejected{}) {
+			t.Errorf("sink %q rejected %d: %v at %+v, want %d", sink, n, ok, at, want)
 		}
 	}
-	if x.MissesAny("db") {
-		t.Error("an empty index misses something")
+	if x.RejectsAny("db") {
+		t.Error("an empty index has rejects")
 	}
 	add(t, newWriter(b, "n"), 1)
 	every := entry(2)
 	every.Sink, every.ID = "", record.ID{15: 4}
 	span := entry(3)
 	span.ID = record.ID{}
-	if err := newWriter(b, "m").Append(t.Context(), []Entry{every, span}); err != nil {
+	again, alike := every, entry(70)
+	again.Reason, alike.ID = "oversize", record.ID{7: 1, 15: 9}
+	if err := newWriter(b, "m").Append(t.Context(), []Entry{every, span, again}); err != nil {
 		t.Fatal(err)
 	}
 	if err := x.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f("db", 9, true)
-	f("lake", 9, false)
-	f("db", 4, true)
-	f("lake", 4, true)
-	f("db", 0, false)
-	if !x.MissesAny("db") || !x.MissesAny("lake") {
-		t.Error("something is missing")
+	f("db", 9, entry(1).Span.From)
+	f("lake", 9, -1)
+	f("db", 4, every.Span.From)
+	f("lake", 4, every.Span.From)
+	f("db", 0, -1)
+	if !x.RejectsAny("db") || !x.RejectsAny("lake") {
+		t.Error("something was rejected")
 	}
+	x.Add(alike)
+	f("db", 9, 100) // somewhere
 }
