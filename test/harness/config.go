@@ -57,6 +57,7 @@ type Dedup struct {
 	Window  string   `yaml:"window,omitempty"`
 	On      string   `yaml:"on,omitempty"`
 	Fields  []string `yaml:"fields,omitempty,flow"`
+	Timeout string   `yaml:"timeout,omitempty"`
 	Entries int      `yaml:"max_entries,omitempty"`
 }
 
